@@ -1,0 +1,1 @@
+"""The project's own benchmark: the workbench against its servers called directly (`python -m bench`)."""

@@ -1,0 +1,7 @@
+"""`python -m mcp_workbench`."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

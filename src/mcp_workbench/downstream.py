@@ -1,0 +1,516 @@
+"""One downstream server, owned by one task from its start to the end of its last process.
+
+Others wait for `ready()`, use `call()` and `request()`, or ask for another attempt; nobody else touches the
+transport.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from . import lifecycle, offers, raw_json, upwards, uris, wire
+from .bulkhead import innermost, to_the_end
+from .client import Client
+from .config import Server
+from .eras import Hello
+from .errors import CallInterrupted, NotFound, NotReadOnly, ServerBusy, ServerUnavailable
+from .events import log
+from .immediate import Outcome, Run
+from .introduction import UNHURRIED, Listings, introduce, list_offers
+from .lifecycle import RestartPolicy
+from .link import CannotConnect, Connect, Link
+from .naming import Origin, nearest
+from .offers import TOOLS, Kind, Listing, Offers
+from .peer import Gone, OnProgress, Patience, Peer, TimedOut
+from .questions import Questions
+from .raw_json import Malformed, Payload
+from .wire import Answer
+
+MOST_WAITING: Final = 1024
+MOST_UNSENT_BYTES: Final = 64 * 1024 * 1024
+_SHOWN_GARBAGE: Final = 3
+_LONGEST_SHOWN: Final = 200
+
+
+class Starting(msgspec.Struct, frozen=True):
+    """On its way: connecting, shaking hands, listing."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Serving, with what it offers, of its tools those that the configuration admits."""
+
+    peer: Peer
+    hello: Hello
+    offers: Offers
+    left_out: tuple[str, ...]
+
+
+class Down(msgspec.Struct, frozen=True):
+    """Not there; `next_attempt` is when it will be tried again, None if only when asked for."""
+
+    reason: str
+    next_attempt: float | None = None
+
+
+State = Starting | Ready | Down
+
+
+class Downstream:
+    def __init__(
+        self, server: Server, toolbox: str, connect: Connect, restart: RestartPolicy, client: Client
+    ) -> None:
+        self.name = server.name
+        self.toolbox = toolbox
+        self.origin = Origin(toolbox, server.name)
+        self.state: State = Starting()
+        self.offered: Offers = {}  # what clients may count on: also while it is being restarted
+        self.noise = 0
+        self._server = server
+        self._connect = connect
+        self._restart = restart
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._link: Link | None = None
+        self._peer: Peer | None = None
+        self._crashes: list[float] = []
+        self._has_served = False  # in any of its lives
+        self._delay = 0.0  # before the present life
+        self._watching: dict[Outcome[None], None] = {}  # the next change of state, who came first first
+        self._asked_again = asyncio.Event()
+        self._stirred = asyncio.Event()  # the link is gone, or what it offers has changed
+        self._changed: set[Kind] = set()  # and is to be listed anew
+        self._stale: set[Kind] = set()  # and has not been listed anew yet
+        self._listings: dict[Kind, Listing] = {}
+        self._subscriptions: dict[str, str] = {}  # its URIs, and how the client knows them
+        self._in_flight = 0  # requests of the client's
+        self._questions = Questions()  # of the server's, asked for the sake of these
+        self._untold: set[str] = set()  # what it is to be told of when it serves
+        self._early: list[bytes] = []  # what it said before anything was asked
+        self._garbage: list[str] = []
+        self._last_words = ""
+        limit = server.call_timeout or lifecycle.CALL_WITHIN
+        self._patience = Patience(quiet=limit, longest=max(limit, lifecycle.CALL_AT_MOST))
+
+    def __repr__(self) -> str:
+        return f"<{self} {type(self.state).__name__.lower()}>"
+
+    def __str__(self) -> str:
+        return str(self.origin)
+
+    # For others -----------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Payload,
+        meta: dict[str, Payload],
+        on_progress: OnProgress | None,
+        *,
+        read_only: bool = False,
+    ) -> Answer:
+        """Call a tool; the answer is the server's own, be it a result or an error.
+
+        With `read_only` only one that is known to change nothing is called.
+        """
+        ready = self._serving() or await self.ready()
+        offer = ready.offers[TOOLS].get(tool)
+        if not offer:
+            raise NotFound(
+                f"Tool '{tool}' not found in server '{self.name}' (toolbox '{self.toolbox}')",
+                nearest(tool, ready.offers[TOOLS]),
+            )
+        if read_only:
+            says_so = offers.says_read_only(offer) and TOOLS not in self._stale
+            if not (says_so and self._server.trust_annotations):
+                raise NotReadOnly(tool, self.name, self.toolbox, said=says_so)
+        token = self._token_in(meta, ready.peer) if on_progress else b""
+        ending = b',"_meta":%b}' % raw_json.object_of(meta.items()) if meta else b"}"
+        params = (b'{"name":%b,"arguments":' % raw_json.encoded(tool), arguments, ending)
+        return await self._ask(ready.peer, "tools/call", params, token, on_progress)
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Payload],
+        meta: dict[str, Payload],
+        on_progress: OnProgress | None = None,
+    ) -> Answer:
+        """Ask it for anything else; `params` with its own names for things, without `_meta`."""
+        peer = (await self.ready()).peer
+        token = self._token_in(meta, peer) if on_progress else b""
+        if meta:
+            params = {**params, "_meta": raw_json.object_of(meta.items())}
+        return await self._ask(peer, method, (raw_json.object_of(params.items()),), token, on_progress)
+
+    @staticmethod
+    def _token_in(meta: dict[str, Payload], peer: Peer) -> bytes:
+        """A progress token for a request, now in its `meta`."""
+        token = meta["progressToken"] = peer.new_token()
+        return token
+
+    async def _ask(
+        self,
+        peer: Peer,
+        method: str,
+        params: Sequence[Payload],
+        token: bytes,
+        on_progress: OnProgress | None,
+    ) -> Answer:
+        self._refuse_if_busy(peer)
+        self._in_flight += 1
+        try:
+            answer = await peer.request(method, params, self._patience, token, on_progress)
+        except Gone as gone:
+            raise CallInterrupted(self.name, self.toolbox, str(gone), self._last_words) from None
+        except TimedOut as late:
+            raise CallInterrupted(self.name, self.toolbox, f"{late} and was told to stop") from None
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._questions.withdraw()
+        if answer.member == "result" and not uris.may_stand_in(bytes(answer.frame)):
+            return answer
+        return self._as_seen(method, answer)
+
+    def _as_seen(self, method: str, answer: Answer) -> Answer:
+        """The answer as the client is to see it: its own but for URIs that would lead elsewhere."""
+        if answer.failed:
+            body = upwards.failure(answer.body, self.origin)
+        else:
+            body = uris.in_payload(method, answer.body, self._client.shows(self.origin))
+        return answer if body is answer.body else Answer(answer.member, body)
+
+    def _refuse_if_busy(self, peer: Peer) -> None:
+        if peer.waiting >= MOST_WAITING:
+            raise ServerBusy(self.name, self.toolbox, f"{MOST_WAITING} calls wait for its answer already")
+        if self._link and self._link.unsent() > MOST_UNSENT_BYTES:
+            raise ServerBusy(self.name, self.toolbox, "it does not read what was sent to it")
+
+    @property
+    def installs(self) -> bool:
+        """Whether its command may first have to fetch it."""
+        return lifecycle.installs(self._server.command or "")
+
+    async def ready(self) -> Ready:
+        """The serving state; waits for one that is near, and says why where none is."""
+        while not (ready := self._serving()):
+            if isinstance(self.state, Down):
+                self._refuse_if_far(self.state)
+            await self._turn()
+        return ready
+
+    def _serving(self) -> Ready | None:
+        # Gone, and its owner has not come to it yet: nothing that is sent now would be read.
+        gone = self._link and self._link.gone.done()
+        return self.state if isinstance(self.state, Ready) and not gone else None
+
+    def _refuse_if_far(self, down: Down) -> None:
+        if down.next_attempt is None:
+            raise ServerUnavailable(self.name, self.toolbox, down.reason)
+        seconds = down.next_attempt - self._loop.time()
+        if seconds > lifecycle.RETRY_IS_NEAR:
+            more = f"it is tried again in {seconds:.0f} s, or at once by opening the toolbox"
+            raise ServerUnavailable(self.name, self.toolbox, _with(down.reason, more))
+
+    async def settled(self) -> None:
+        """Wait until it is known whether the server serves."""
+        while isinstance(self.state, Starting):
+            await self._turn()
+
+    async def _turn(self) -> None:
+        """Wait for the next change of state."""
+        turn: Outcome[None] = Outcome()
+        self._watching[turn] = None
+        try:
+            await turn
+        finally:
+            del self._watching[turn]
+
+    async def subscribe(
+        self, uri: str, known_as: str | None, meta: dict[str, Payload], on_progress: OnProgress | None
+    ) -> Answer:
+        """Have the client told of changes of a resource by the URI that it knows; None for no more.
+
+        It holds for the server's next lives, too.
+        """
+        method = "resources/subscribe" if known_as else "resources/unsubscribe"
+        answer = await self.request(method, {"uri": raw_json.encoded(uri)}, meta, on_progress)
+        if not known_as:
+            self._subscriptions.pop(uri, None)
+        elif not answer.failed:
+            self._subscriptions[uri] = known_as
+        return answer
+
+    def set_log_level(self) -> None:
+        """Tell it the level that the client wants to be told of, if it logs."""
+        if isinstance(self.state, Ready):
+            self._demand_log_level(self.state.peer, self.state.hello)
+
+    def _demand_log_level(self, peer: Peer, hello: Hello) -> None:
+        level = self._client.log_level
+        if level and "logging" in hello.capabilities:
+            self._demand(peer, "logging/setLevel", {"level": level})
+
+    def _demand(self, peer: Peer, method: str, params: dict[str, str]) -> None:
+        """Ask for what nobody waits for."""
+
+        async def asking() -> None:
+            try:
+                await peer.request(method, (raw_json.encoded(params),), self._patience)
+            except (Gone, TimedOut):
+                pass
+
+        Run(asking()).go_on()
+
+    def tell(self, method: str) -> None:
+        if isinstance(self.state, Ready):
+            self.state.peer.tell(method)
+        else:
+            self._untold.add(method)
+
+    def try_again(self) -> None:
+        """Ask for an attempt at once, if the server is down."""
+        if isinstance(self.state, Down):
+            # Before the owner gets to it, so that whoever asked can wait for the outcome.
+            self._become(Starting())
+            self._asked_again.set()
+
+    def retire(self, reason: str) -> None:
+        """Nothing of this server can be called from here on; its owner ends it."""
+        self._become(Down(reason))
+        if self._peer:
+            self._peer.close(reason)
+
+    # The owner ------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Own the server: connect, serve, restart; whatever happens here stays here."""
+        try:
+            while True:
+                reason = await self._live()
+                self._become(self._after(reason))
+                await self._end_link()
+                await self._rest()
+        finally:
+            self.retire("was closed")
+            await self._end_link()
+
+    async def _live(self) -> str:
+        """One life of the server; why it ended."""
+        self._asked_again.clear()
+        self._stirred.clear()
+        self._changed.clear()
+        self._stale.clear()
+        self._untold.clear()
+        self._early.clear()
+        self._garbage.clear()
+        self._last_words = ""
+        self._become(Starting())
+        try:
+            began = self._loop.time()
+            link, peer = await self._begin()
+            hello, listings = await self._introduction(link, peer, began)
+            self._has_served = True
+            self._delay = 0.0
+            self._listings = {**listings}
+            self._restore(peer, hello)  # before anything is called, which those who wait do at once
+            self._become(self._ready(peer, hello))
+            return await self._attend(link, peer, hello)
+        except CannotConnect as error:
+            return str(error)
+        except (Exception, BaseExceptionGroup) as error:  # the bulkhead: one server's trouble stays its own
+            cause = innermost(error)
+            if isinstance(cause, CannotConnect):
+                return str(cause)
+            log.exception("%s failed inside the workbench", self)
+            return f"internal error of the workbench ({type(cause).__name__})"
+
+    async def _begin(self) -> tuple[Link, Peer]:
+        peer = self._peer = Peer(self._send, self)
+        link = self._link = await self._connect(self._hear)
+        link.gone.add_done_callback(lambda gone: self._lost(link, peer, gone.result()))
+        early, self._early = self._early, []
+        for frame in early:
+            self._hear(frame)
+        return link, peer
+
+    def _lost(self, link: Link, peer: Peer, reason: str) -> None:
+        try:
+            self._last_words = link.last_words()  # before `close`, which has the calls in flight answered
+        finally:
+            peer.close(reason)
+            self._stirred.set()
+
+    async def _introduction(self, link: Link, peer: Peer, began: float) -> tuple[Hello, Listings]:
+        """Shake hands and list, while the deadline, which an installer's output moves, is not reached."""
+        limit = self._server.request_timeout
+        patience = Patience(quiet=limit, longest=limit) if limit else UNHURRIED
+        introducing = asyncio.ensure_future(introduce(peer, self._client.declared, patience))
+        try:
+            while not introducing.done():
+                deadline = lifecycle.connect_deadline(
+                    began,
+                    link.last_output,
+                    installing=self.installs,
+                    limit=self._server.start_timeout,
+                    request=limit,
+                )
+                left = deadline - self._loop.time()
+                if left <= 0:
+                    raise CannotConnect(f"connection timeout after {deadline - began:g} s")
+                await asyncio.wait((introducing,), timeout=left)
+            return introducing.result()
+        except (Gone, CannotConnect) as error:
+            why = str(error)
+        except TimedOut as late:
+            why = f"connection timeout: it {late}"
+        except Malformed as error:
+            why = f"it answered with what is not MCP: {error}"
+        finally:
+            introducing.cancel()
+        await asyncio.sleep(0)  # what it said on its stderr before it answered may come right behind
+        printed = "".join(f"\nIt printed, instead of MCP: {line}" for line in self._garbage)
+        raise CannotConnect(f"{link.mask(why)}{printed}{link.last_words()}")
+
+    def _ready(self, peer: Peer, hello: Hello) -> Ready:
+        found = {kind: listing.offers for kind, listing in self._listings.items()}
+        tools = {name: tool for name, tool in found[TOOLS].items() if self._server.admits(name)}
+        listings = self._listings.values()
+        left_out = [told for it in listings for told in (*it.left_out, it.failure) if told]
+        return Ready(peer, hello, {**found, TOOLS: tools}, tuple(map(self._masked, left_out)))
+
+    def _restore(self, peer: Peer, hello: Hello) -> None:
+        """What the client asked for before, be it in an earlier life of the server."""
+        for method in self._untold:
+            peer.tell(method)
+        self._demand_log_level(peer, hello)
+        for uri in self._subscriptions:
+            self._demand(peer, "resources/subscribe", {"uri": uri})
+
+    async def _attend(self, link: Link, peer: Peer, hello: Hello) -> str:
+        """Wait for the end of the server; meanwhile list anew what has changed, at most once a second."""
+        while not link.gone.done():
+            await self._stirred.wait()
+            self._stirred.clear()
+            if link.gone.done():
+                break
+            changed, self._changed = self._changed, set()
+            try:
+                async with asyncio.timeout(self._patience.quiet):
+                    listings = await list_offers(peer, hello, changed)
+                self._take(listings)
+                self._become(self._ready(peer, hello))
+            except (Gone, CannotConnect, Malformed, TimeoutError) as error:
+                self._keep(TOOLS, str(error) or f"it did not list within {self._patience.quiet:g} s")
+            await asyncio.wait((link.gone,), timeout=lifecycle.BETWEEN_LISTINGS)
+        # Its callbacks run in the order in which they were added: after this wait `_lost` has run.
+        await asyncio.wait((link.gone,))
+        return f"{link.gone.result()}{self._last_words}"
+
+    def _take(self, listings: Listings) -> None:
+        """Have what was listed anew, but where that failed."""
+        for kind, listing in listings.items():
+            if listing.failure:
+                self._keep(kind, listing.failure)
+            else:
+                self._listings[kind] = listing
+                if kind not in self._changed:  # meanwhile, once more
+                    self._stale.discard(kind)
+
+    def _keep(self, kind: Kind, why: str) -> None:
+        log.warning("%s keeps its old %ss: %s", self, kind.noun, self._masked(why))
+
+    def _after(self, reason: str) -> Down:
+        """What follows on the end of one life."""
+        if not self._has_served:
+            log.warning("%s", ServerUnavailable(self.name, self.toolbox, reason))
+            return Down(reason)
+        now = self._loop.time()
+        self._crashes = [at for at in self._crashes if now - at <= self._restart.within] + [now]
+        self._delay = self._restart.delay(self._crashes, now, os.urandom(1)[0] / 256, self._delay)
+        log.warning("%s %s", self, _with(reason, f"it is started again in {self._delay:.1f} s"))
+        return Down(reason, now + self._delay)
+
+    async def _rest(self) -> None:
+        """Until the next attempt is due or asked for."""
+        due = self.state.next_attempt if isinstance(self.state, Down) else None
+        try:
+            async with asyncio.timeout_at(due):
+                await self._asked_again.wait()
+        except TimeoutError:
+            pass
+
+    async def _end_link(self) -> None:
+        link, self._link = self._link, None
+        if link:
+            try:
+                await to_the_end(link.end())
+            except (Exception, BaseExceptionGroup):  # the bulkhead, too
+                log.exception("%s could not be ended", self)
+
+    def _become(self, state: State) -> None:
+        self.state = state
+        if isinstance(state, Ready):
+            self.offered = state.offers
+        elif isinstance(state, Down) and state.next_attempt is None:
+            self.offered = {}
+        self._client.offers_changed()
+        for turn in [*self._watching]:
+            turn.settle(None)
+
+    # What the server says -------------------------------------------------------------------------
+
+    def _send(self, parts: Sequence[Payload]) -> None:
+        if self._link:
+            self._link.send(parts)
+
+    def _hear(self, frame: bytes) -> None:
+        if not self._link:
+            self._early.append(frame)
+        elif self._peer and not frame.isspace():
+            self._peer.receive(wire.repaired(frame))
+
+    async def answer(self, method: str, params: Payload) -> Answer:
+        if method == "ping":
+            return wire.result(b"{}")
+        if method not in upwards.ASKED or not self._peer:
+            return wire.error(raw_json.METHOD_NOT_FOUND, f"Method not found: {method}")
+        asking = self._client.ask(method, params, self.origin, self._peer)
+        try:
+            if self._in_flight and method in upwards.ASKED_FOR_A_REQUEST:
+                return await self._questions.ask(asking)
+            return await asking
+        except Malformed as why:
+            return wire.error(raw_json.INVALID_PARAMS, f"Invalid {method}: {why}")
+
+    def told(self, method: str, params: Payload) -> None:
+        # Counts while it starts, too: what was listed then may be old already.
+        if kinds := offers.CHANGED.get(method):
+            self._changed.update(kinds)
+            self._stale.update(kinds)
+            self._stirred.set()
+        elif method == upwards.UPDATED:
+            self._client.updated(params, self.origin, self._subscriptions)
+        else:
+            self._client.tell(method, params, self.origin)
+
+    def garbled(self, frame: Payload, why: Malformed) -> None:
+        """Noise on the server's stdout."""
+        frame = bytes(frame)
+        self.noise += 1
+        if len(self._garbage) < _SHOWN_GARBAGE:
+            self._garbage.append(self._masked(frame.decode(errors="replace"))[:_LONGEST_SHOWN])
+            log.warning("%s printed on its stdout what is not MCP: %s", self, self._garbage[-1])
+
+    def _masked(self, text: str) -> str:
+        """What the server said, fit to be shown outside of an answer of its own."""
+        return self._link.mask(text) if self._link else text
+
+
+def _with(reason: str, more: str) -> str:
+    """More about why a server is down, before what it said itself."""
+    first, line_end, said = reason.partition("\n")
+    return f"{first}; {more}{line_end}{said}"

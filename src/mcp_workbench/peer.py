@@ -1,0 +1,358 @@
+"""The other end of a JSON-RPC conversation, to ask and to answer; the client and each server are one.
+
+Ids of our own requests are made here and lead back from here. What methods mean is the handler's
+matter, how bytes travel is the transport's.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from . import raw_json, wire
+from .events import log
+from .immediate import Outcome, Run
+from .raw_json import Malformed, Payload
+from .wire import Answer, Envelope
+
+MOST_IN_FLIGHT: Final = 4096
+
+NO_PARAMS: Final = b"{}"
+_NULL: Final = Raw(b"null")
+
+Send = Callable[[Sequence[Payload]], None]
+OnProgress = Callable[[Payload], None]
+
+
+class Handler(Protocol):
+    """What is done with what the other end says of its own accord. As text it says who that is."""
+
+    async def answer(self, method: str, params: Payload) -> Answer: ...
+
+    def told(self, method: str, params: Payload) -> None: ...
+
+    def garbled(self, frame: Payload, why: Malformed) -> Answer | None:
+        """What a frame that cannot be understood is answered with, if it is."""
+
+
+class Gone(Exception):
+    """The other end went away before it answered."""
+
+
+class TimedOut(Exception):
+    """The other end did not answer in time."""
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long an answer may take: `quiet` seconds without a sign of life, `longest` in all."""
+
+    quiet: float
+    longest: float
+
+
+class _Progress(msgspec.Struct):
+    progressToken: Raw  # noqa: N815
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: Raw | UnsetType = UNSET  # noqa: N815
+
+
+_read_progress = raw_json.Reader(_Progress)
+_read_cancelled = raw_json.Reader(_Cancelled)
+
+
+class _Waiting(Outcome[Answer]):
+    """One request of ours that has no answer yet, and until when it may wait for one."""
+
+    __slots__ = ("due", "last_moment", "patience")
+
+    def __init__(self, patience: Patience, now: float) -> None:
+        super().__init__()
+        self.patience = patience
+        self.due = now + patience.quiet
+        self.last_moment = now + patience.longest
+
+    def heard(self, now: float) -> None:
+        self.due = min(now + self.patience.quiet, self.last_moment)
+
+    def expired(self) -> TimedOut:
+        last = self.due == self.last_moment
+        return TimedOut(f"did not answer within {self.patience.longest if last else self.patience.quiet:g} s")
+
+
+class Peer:
+    def __init__(self, send: Send, handler: Handler) -> None:
+        self._send = send
+        self._handler = handler
+        self._loop = asyncio.get_running_loop()
+        self._last_id = 0
+        self._last_token = 0
+        self._waiting: dict[bytes, _Waiting] = {}
+        self._listening: dict[bytes, OnProgress] = {}
+        self._serving: dict[bytes, Run] = {}
+        self._all_served: asyncio.Future[None] | None = None
+        self._gone: Gone | None = None
+        self._refusal: Answer | None = None
+        # One alarm for all that wait: a timer a request would cost a tenth of a small call.
+        self._alarm: asyncio.TimerHandle | None = None
+        self.strays = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many of our requests have no answer yet."""
+        return len(self._waiting)
+
+    # Asking ---------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Sequence[Payload],
+        patience: Patience,
+        token: bytes = b"",
+        on_progress: OnProgress | None = None,
+    ) -> Answer:
+        """Ask, and wait for the answer; who stops waiting, or waits in vain, has the request cancelled.
+
+        `params` come in parts, so that large ones are not copied.
+        """
+        if self._gone:
+            raise self._gone
+        self._last_id += 1
+        key = b"%d" % self._last_id
+        waiting = self._waiting[key] = _Waiting(patience, self._loop.time())
+        if self._alarm is None or waiting.due < self._alarm.when():
+            self._set_alarm(waiting.due)
+        if on_progress:
+            self._listening[token] = self._hearing(waiting, on_progress)
+        try:
+            self._send(wire.request_line(key, method, params))
+            return await waiting
+        finally:
+            if on_progress:
+                del self._listening[token]
+            if self._waiting.pop(key, None) and method != "initialize":
+                self.tell("notifications/cancelled", b'{"requestId":%b}' % key)
+
+    def _hearing(self, waiting: _Waiting, on_progress: OnProgress) -> OnProgress:
+        def heard(params: Payload) -> None:
+            if not waiting.settled:
+                waiting.heard(self._loop.time())
+                on_progress(params)
+
+        return heard
+
+    def _set_alarm(self, when: float) -> None:
+        if self._alarm:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(when, self._expire)
+
+    def _expire(self) -> None:
+        self._alarm = None
+        if self._serving:
+            self._still_there()
+        now = self._loop.time()
+        for waiting in [*self._waiting.values()]:  # each of them leaves as it is told
+            if waiting.due <= now:
+                waiting.fail(waiting.expired())
+        if left := [waiting.due for waiting in self._waiting.values() if waiting.due > now]:
+            self._set_alarm(min(left))
+
+    def new_token(self) -> bytes:
+        """A progress token that no other request to this peer has."""
+        self._last_token += 1
+        return b"%d" % self._last_token
+
+    def tell(self, method: str, params: Payload = b"") -> None:
+        """Send a notification; to one that is gone, nothing."""
+        if not self._gone:
+            self._send((wire.notification_line(method, params),))
+
+    def _still_there(self) -> None:
+        """Who asks us something, or was just answered, is not silent: all that we wait for has time anew."""
+        now = self._loop.time()
+        for waiting in self._waiting.values():
+            waiting.heard(now)
+
+    def close(self, reason: str) -> None:
+        """Nobody is there any more: whoever waits learns it, whatever is being served stops."""
+        self._gone = self._gone or Gone(reason)
+        if self._alarm:
+            self._alarm.cancel()
+        waited, self._waiting = self._waiting, {}
+        for waiting in waited.values():
+            waiting.fail(self._gone)
+        for run in [*self._serving.values()]:
+            run.cancel()
+
+    # Hearing --------------------------------------------------------------------------------------
+
+    def receive(self, frame: bytes) -> None:
+        """Take in one line; of one that is gone, nothing."""
+        if self._gone:
+            return
+        if frame[:1] != b"{" and frame.lstrip()[:1] == b"[":
+            self._take_batch(frame)
+        else:
+            self._take(frame, None)
+
+    def _take(self, frame: Payload, batch: "_Batch | None") -> None:
+        try:
+            message = wire.read_envelope(frame)
+        except Malformed as why:
+            self.take_damaged(frame, why, batch)
+            return
+        if message.method is UNSET:
+            self._answered(frame, message, batch)
+        elif message.id is UNSET:
+            self._told(message.method, NO_PARAMS if message.params is UNSET else message.params)
+        else:
+            params = NO_PARAMS if message.params is UNSET else message.params
+            self._asked(bytes(message.id), message.method, params, batch)
+
+    def take_damaged(self, frame: Payload, why: Malformed, batch: "_Batch | None" = None) -> None:
+        """Take in a frame that cannot be understood; an answer that is not JSON ends its request."""
+        key = wire.id_of(frame)
+        if key in self._waiting and b'"method"' not in bytes(frame):
+            told = f"The {self._handler} answered with invalid JSON: {why}"
+            self.settle(key, wire.error(raw_json.INTERNAL_ERROR, told))
+        elif answer := self._handler.garbled(frame, why):
+            self._reply(key or b"null", answer, batch)
+
+    def _answered(self, frame: Payload, message: Envelope, batch: "_Batch | None") -> None:
+        result, error = message.result, message.error
+        if error is not UNSET and (result is UNSET or (result == _NULL and error != _NULL)):
+            answer = Answer("error", error, frame)
+        elif result is not UNSET:
+            answer = Answer("result", result, frame)
+        else:
+            self.take_damaged(
+                frame, Malformed("neither a method nor an answer", raw_json.INVALID_REQUEST), batch
+            )
+            return
+        if message.id is UNSET or not self.settle(bytes(message.id), answer):
+            self.strays += 1
+
+    def settle(self, key: bytes, answer: Answer) -> bool:
+        """Give a request of ours its answer; whether one was waiting for it."""
+        waiting = self._waiting.pop(key, None)
+        if waiting is None:
+            return False
+        waiting.settle(answer)
+        return True
+
+    def _told(self, method: str, params: Payload) -> None:
+        try:
+            if method == "notifications/progress":
+                if listener := self._listening.get(bytes(_read_progress(params).progressToken)):
+                    listener(params)
+            elif method == "notifications/cancelled":
+                requested = _read_cancelled(params).requestId
+                if requested is not UNSET:
+                    self._stop(bytes(requested))
+            else:
+                self._handler.told(method, params)
+        except Malformed:
+            self.strays += 1
+
+    def _stop(self, key: bytes) -> None:
+        """Stop serving a request of the other end's."""
+        if run := self._serving.get(key):
+            run.cancel()
+
+    def _asked(self, key: bytes, method: str, params: Payload, batch: "_Batch | None") -> None:
+        if not wire.is_id(key):
+            self._refuse(b"null", batch, "id must be a string or a number")
+        elif key in self._serving:
+            self._refuse(key, batch, "id is in use by a request in flight")
+        elif len(self._serving) >= MOST_IN_FLIGHT:
+            why = f"{MOST_IN_FLIGHT} requests are in flight already"
+            self._refuse(key, batch, why, raw_json.INTERNAL_ERROR)
+        else:
+            if batch:
+                batch.open += 1
+            run = self._serving[key] = Run(self._serve(key, method, params, batch))
+            run.go_on()
+
+    def _refuse(
+        self, key: bytes, batch: "_Batch | None", why: str, code: int = raw_json.INVALID_REQUEST
+    ) -> None:
+        self._reply(key, wire.error(code, why), batch)
+
+    async def _serve(self, key: bytes, method: str, params: Payload, batch: "_Batch | None") -> None:
+        answer: Answer | None
+        try:
+            answer = await self._handler.answer(method, params)
+        except asyncio.CancelledError:
+            answer = self._refusal
+        except (Exception, BaseExceptionGroup):
+            log.exception("a request for %s failed inside the workbench", method)
+            answer = wire.error(
+                raw_json.INTERNAL_ERROR, "Internal error of the workbench; its stderr has the details"
+            )
+        del self._serving[key]
+        if self._waiting and method != "ping":
+            self._still_there()
+        if answer:
+            self._reply(key, answer, batch)
+        if batch:
+            self._one_less(batch)
+        if self._all_served and not self._serving and not self._all_served.done():
+            self._all_served.set_result(None)
+
+    def _reply(self, key: Payload, answer: Answer, batch: "_Batch | None") -> None:
+        if self._gone:
+            return
+        line = wire.answer_line(key, answer)
+        if batch:
+            batch.answers.append(b"".join(line).rstrip())
+        else:
+            self._send(line)
+
+    def _take_batch(self, frame: bytes) -> None:
+        """A batch, as revision 2025-03-26 has them: the answers to its requests go out as one array."""
+        try:
+            messages = raw_json.elements(frame)
+        except Malformed as why:
+            self.take_damaged(frame, why)
+            return
+        if not messages:
+            self.take_damaged(frame, Malformed("an empty batch", raw_json.INVALID_REQUEST))
+            return
+        batch = _Batch()
+        for message in messages:
+            self._take(message, batch)
+        self._one_less(batch)
+
+    def _one_less(self, batch: "_Batch") -> None:
+        batch.open -= 1
+        if not batch.open and batch.answers and not self._gone:
+            self._send((b"[", b",".join(batch.answers), b"]\n"))
+
+    async def finish(self, grace: float) -> None:
+        """Let what is being served come to its end, for so many seconds at most."""
+        if self._serving:
+            self._all_served = self._loop.create_future()
+            await asyncio.wait((self._all_served,), timeout=grace)
+
+    async def refuse_the_rest(self, reason: str) -> None:
+        """Stop whatever is still being served, and answer it with an error."""
+        self._refusal = wire.error(raw_json.INTERNAL_ERROR, reason)
+        for run in [*self._serving.values()]:
+            run.cancel()
+        if self._serving:
+            self._all_served = self._loop.create_future()
+            await self._all_served
+
+
+class _Batch:
+    """The answers to one batch, and how much of it is open: its requests, and one for the taking in of it."""
+
+    __slots__ = ("answers", "open")
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+        self.open = 1

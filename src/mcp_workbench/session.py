@@ -1,0 +1,347 @@
+"""One client's conversation: what each of its methods means. Knows no transport."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from . import eras, lifecycle, metatools, offers, progress, raw_json, upwards, wire
+from .client import Client
+from .config import Config
+from .downstream import Downstream
+from .eras import Declared
+from .errors import CallError, NotFound, NotReadOnly
+from .metatools import CLOSE, OPEN, USE, USE_READONLY, Connected
+from .naming import NativeNames
+from .offers import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
+from .pages import BadCursor
+from .peer import NO_PARAMS, OnProgress, Peer, Send
+from .raw_json import Malformed, Payload
+from .toolbox import Toolbox
+from .view import Native, View
+from .wire import Answer
+from .workbench import Reach, Workbench
+
+
+class _Call(msgspec.Struct):
+    name: str
+    arguments: Raw | UnsetType = UNSET
+    meta: Raw | UnsetType = msgspec.field(default=UNSET, name="_meta")
+
+
+_read_call = raw_json.Reader(_Call)
+
+
+class Session:
+    def __init__(
+        self, config: Config, reach: Reach, send: Send, declared: Declared, fixed: Sequence[str] = ()
+    ) -> None:
+        """`fixed` are the toolboxes that are open from the start, their tools shown natively."""
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self.peer = Peer(send, self)
+        self.client = Client(self.peer, declared, self._offers_changed)
+        self.workbench = Workbench(config, reach, self.client)
+        prefix = config.meta_tool_prefix
+        toolboxes = config.toolboxes.values()
+        self._greeting = metatools.greeting(config, fixed)
+        self._tools = {prefix + OPEN: self._open, prefix + USE: self._use, prefix + CLOSE: self._close}
+        if config.read_only_tools:
+            self._tools[prefix + USE_READONLY] = self._use_readonly
+        servers = [(toolbox.name, server) for toolbox in toolboxes for server in toolbox.servers]
+        bare = fixed[0] if len(fixed) == 1 else ""
+        self._view = View(
+            metatools.definitions(
+                toolboxes,
+                prefix,
+                read_only=config.read_only_tools,
+                native=config.tool_mode == "dynamic",
+            ),
+            NativeNames(servers, reserved=self._tools, without_prefix=bare),
+            NativeNames(servers, without_prefix=bare),
+            self.client.claims,
+        )
+        self._fixed = fixed
+        self._first_listed: list[Toolbox] | None = None  # the fixed ones that the first listing waits for
+        self._stirred = asyncio.Event()  # whenever a server may have other offers
+        self._announcing: asyncio.TimerHandle | None = None
+        self._announced_at = float("-inf")
+        self._methods: dict[str, Callable[[Payload], Awaitable[Answer]]] = {
+            "initialize": self._greet,
+            "ping": self._pong,
+            "tools/list": partial(self._list, TOOLS),
+            "tools/call": self._call,
+            "prompts/list": partial(self._list, PROMPTS),
+            "prompts/get": self._get_prompt,
+            "resources/list": partial(self._list, RESOURCES),
+            "resources/templates/list": partial(self._list, TEMPLATES),
+            "resources/read": self._read,
+            "resources/subscribe": partial(self._subscribe, True),
+            "resources/unsubscribe": partial(self._subscribe, False),
+            "completion/complete": self._complete,
+            "logging/setLevel": self._set_log_level,
+        }
+
+    def __str__(self) -> str:
+        return "client"
+
+    async def answer(self, method: str, params: Payload) -> Answer:
+        serve = self._methods.get(method)
+        if not self.client.ready.is_set() and method not in ("initialize", "ping"):
+            self.client.ready.set()  # it may have forgotten to say so
+        if not serve:
+            return wire.error(raw_json.METHOD_NOT_FOUND, f"Method not found: {method}")
+        try:
+            return await serve(params)
+        except Malformed as why:
+            return wire.error(raw_json.INVALID_PARAMS, f"Invalid {method}: {why}")
+        except CallError as error:
+            return wire.error(raw_json.INTERNAL_ERROR, str(error))
+
+    def told(self, method: str, params: Payload) -> None:
+        if method == "notifications/initialized":
+            self.client.ready.set()
+        elif method == "notifications/roots/list_changed" and "roots" in self.client.declared.capabilities:
+            for server in self.workbench.servers():
+                server.tell(method)
+
+    def garbled(self, frame: Payload, why: Malformed) -> Answer:
+        what = "Parse error" if why.code == raw_json.PARSE_ERROR else "Invalid request"
+        return wire.error(why.code, f"{what}: {why}")
+
+    # The handshake --------------------------------------------------------------------------------
+
+    async def _greet(self, params: Payload) -> Answer:
+        answer, declared = eras.greeted(params, self._greeting, self.client.declared.chain)
+        if declared:
+            self.client.declared = declared
+            self.open_fixed()
+        return answer
+
+    def open_fixed(self) -> None:
+        """Begin to open the fixed toolboxes, now that it is known what the client can do."""
+        if self._first_listed is None:
+            self._first_listed = [self.workbench.begin(name) for name in self._fixed]
+
+    async def _pong(self, params: Payload) -> Answer:
+        return wire.result(b"{}")
+
+    async def _set_log_level(self, params: Payload) -> Answer:
+        level = _text(raw_json.members(params), "level")
+        if level not in upwards.LEVELS:
+            raise Malformed(f"level: expected one of {', '.join(upwards.LEVELS)}")
+        self.client.log_level = level
+        for server in self.workbench.servers():
+            server.set_log_level()
+        return wire.result(b"{}")
+
+    # Lists ----------------------------------------------------------------------------------------
+
+    async def _list(self, kind: Kind, params: Payload) -> Answer:
+        await self._until_first_listed()
+        given = raw_json.members_if_any(params)
+        try:
+            return wire.result(self._view.page(kind, _text_or_none(given, "cursor")))
+        except BadCursor:
+            raise Malformed("cursor: not one of this list's") from None
+
+    async def _until_first_listed(self) -> None:
+        """Clients that list only once have to see the fixed toolboxes."""
+        self.open_fixed()
+        if self._first_listed:
+            await asyncio.gather(
+                *(toolbox.settled(lifecycle.FIRST_LIST_WITHIN) for toolbox in self._first_listed)
+            )
+            self._first_listed = []
+            self._refresh()
+
+    async def _found(self, find: Callable[[str], Native | None], name: str) -> Native | None:
+        """Where a name leads; the fixed toolboxes, whose names clients remember, are waited for."""
+        found = find(name)
+        if not found and self._first_listed:
+            found = await self._found_soon(find, name)
+        return found
+
+    async def _found_soon(self, find: Callable[[str], Native | None], name: str) -> Native | None:
+        """Wait for its own server, not for others that are slower."""
+        listed = asyncio.ensure_future(self._until_first_listed())
+        try:
+            while True:
+                self._refresh()
+                found = find(name)
+                if found or listed.done():
+                    return found
+                self._stirred.clear()
+                stirred = asyncio.ensure_future(self._stirred.wait())
+                await asyncio.wait((listed, stirred), return_when=asyncio.FIRST_COMPLETED)
+                stirred.cancel()
+        finally:
+            listed.cancel()
+
+    def _offers_changed(self) -> None:
+        """A server may have other offers: what changed by itself is told once a second at most."""
+        self._stirred.set()
+        if not self._announcing:
+            due = self._announced_at + lifecycle.BETWEEN_ANNOUNCEMENTS
+            self._announcing = self._loop.call_at(due, self._announce)
+
+    def _announce(self, *, asked: bool = False) -> None:
+        """Tell the client of each list that is another one than it has seen; `asked`: by its own doing."""
+        if self._announcing:
+            self._announcing.cancel()
+            self._announcing = None
+        changed = self._refresh()
+        if changed and (asked or not self._first_listed):
+            self._announced_at = self._loop.time()
+            for capability in sorted(changed):
+                self.peer.tell(offers.list_changed(capability))
+
+    def _refresh(self) -> set[str]:
+        # What nobody has listed yet can be shown piece by piece.
+        toolboxes = self.workbench.open_toolboxes(early=self._fixed if self._first_listed else ())
+        native = [toolbox.name for toolbox in toolboxes if self._shows_natively(toolbox.name)]
+        offered = [(server.origin, server.offered) for toolbox in toolboxes for server in toolbox.servers]
+        return self._view.refresh(offered, native)
+
+    def _shows_natively(self, toolbox: str) -> bool:
+        return self._config.tool_mode == "dynamic" or toolbox in self._fixed
+
+    # Tools ----------------------------------------------------------------------------------------
+
+    async def _call(self, params: Payload) -> Answer:
+        call = _read_call(params)
+        arguments = NO_PARAMS if call.arguments is UNSET else call.arguments
+        meta = {} if call.meta is UNSET else raw_json.members_if_any(call.meta)
+        try:
+            if serve := self._tools.get(call.name):
+                return await serve(arguments, meta)
+            if native := self._view.tool(call.name) or await self._found(self._view.tool, call.name):
+                server = self._server(native)
+                return await server.call(native.own, arguments, meta, self._relay(meta) if meta else None)
+        except CallError as error:
+            return metatools.text_result(str(error), is_error=True)
+        return wire.error(raw_json.INVALID_PARAMS, f"Tool '{call.name}' not found")
+
+    async def _open(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
+        toolbox = await self.workbench.open(metatools.toolbox_name(arguments))
+        self._announce(asked=True)
+        configured = self._config.toolboxes[toolbox.name]
+        connected = [
+            Connected(
+                server.name,
+                ready.hello.instructions,
+                self._view.with_shown_uris(server.origin, ready.offers[TOOLS].values()),
+            )
+            for server, ready in toolbox.connected()
+        ]
+        if self._shows_natively(toolbox.name):
+            names = self._view.tools_of(toolbox.name)
+            return metatools.opened_natively(configured, connected, toolbox.failures(), names)
+        return metatools.opened(configured, connected, toolbox.failures())
+
+    async def _use(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
+        address, given = metatools.tool_and_arguments(arguments)
+        server = self.workbench.answering(address)
+        return await server.call(address.tool, given, meta, self._relay(meta) if meta else None)
+
+    async def _use_readonly(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
+        address, given = metatools.tool_and_arguments(arguments)
+        server = self.workbench.answering(address)
+        try:
+            return await server.call(address.tool, given, meta, self._relay(meta), read_only=True)
+        except NotReadOnly as refusal:
+            raise CallError(f"{refusal}; call it with {self._config.meta_tool_prefix}{USE}") from None
+
+    async def _close(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
+        name = metatools.toolbox_name(arguments)
+        gone = self.workbench.close(name)
+        self._announce(asked=True)
+        return metatools.closed(name, *gone)
+
+    def _relay(self, meta: dict[str, Payload]) -> OnProgress | None:
+        """Where progress of a request goes, if its client wants to know."""
+        return progress.wanted(self.peer, meta)
+
+    # Prompts and resources ------------------------------------------------------------------------
+
+    async def _get_prompt(self, params: Payload) -> Answer:
+        given = raw_json.members(params)
+        name = _text(given, "name")
+        native = await self._found(self._view.prompt, name)
+        if not native:
+            return wire.error(raw_json.INVALID_PARAMS, f"Prompt '{name}' not found")
+        return await self._hand_on("prompts/get", native, {**given, "name": raw_json.encoded(native.own)})
+
+    async def _read(self, params: Payload) -> Answer:
+        given = raw_json.members(params)
+        uri = _text(given, "uri")
+        native = await self._found(self._resource, uri)
+        if not native:
+            return _resource_not_found(uri)
+        return await self._hand_on("resources/read", native, {**given, "uri": raw_json.encoded(native.own)})
+
+    async def _subscribe(self, wanted: bool, params: Payload) -> Answer:
+        given = raw_json.members(params)
+        uri = _text(given, "uri")
+        native = await self._found(self._resource, uri)
+        if not native:
+            return _resource_not_found(uri)
+        meta = _meta_of(given)
+        server, known_as = self._server(native), uri if wanted else None
+        return await server.subscribe(native.own, known_as, meta, self._relay(meta))
+
+    async def _complete(self, params: Payload) -> Answer:
+        given = raw_json.members(params)
+        ref = raw_json.members(given.get("ref", b"null"))
+        is_prompt = _text(ref, "type") == "ref/prompt"
+        key, find = ("name", self._view.prompt) if is_prompt else ("uri", self._resource)
+        name = _text(ref, key)
+        native = await self._found(find, name)
+        if not native:
+            return wire.error(raw_json.INVALID_PARAMS, f"'{name}' not found")
+        ref[key] = raw_json.encoded(native.own)
+        return await self._hand_on(
+            "completion/complete", native, {**given, "ref": raw_json.object_of(ref.items())}
+        )
+
+    async def _hand_on(self, method: str, native: Native, params: dict[str, Payload]) -> Answer:
+        """Ask the server that a native name leads to; `params` have its own names already."""
+        meta = _meta_of(params)
+        return await self._server(native).request(method, params, meta, self._relay(meta))
+
+    def _resource(self, uri: str) -> Native | None:
+        """Where a URI leads, if that toolbox is open."""
+        native = self._view.resource(uri)
+        try:
+            return native if native and self._server(native) else None
+        except NotFound:
+            return None
+
+    def _server(self, native: Native) -> Downstream:
+        return self.workbench.server(native.origin)
+
+
+def _meta_of(params: dict[str, Payload]) -> dict[str, Payload]:
+    """The `_meta` of a request, taken out of its parameters."""
+    return raw_json.members_if_any(params.pop("_meta", b"null"))
+
+
+def _text(given: dict[str, Payload], key: str) -> str:
+    found = _text_or_none(given, key)
+    if found is None:
+        raise Malformed(f"{key}: required")
+    return found
+
+
+def _text_or_none(given: dict[str, Payload], key: str) -> str | None:
+    try:
+        return raw_json.text_or_none(given.get(key, b"null"))
+    except Malformed:
+        raise Malformed(f"{key}: expected a string") from None
+
+
+def _resource_not_found(uri: str) -> Answer:
+    told = {"code": raw_json.RESOURCE_NOT_FOUND, "message": "Resource not found", "data": {"uri": uri}}
+    return Answer("error", raw_json.encoded(told))

@@ -1,0 +1,167 @@
+"""How frames travel to a server: over the pipes of a process that is started for it."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from . import chains, expansion, wire
+from .config import Server, server_place
+from .errors import MissingEnv, UnusableValue
+from .events import log
+from .expansion import Launch
+from .large_messages import LARGE, keep_large_blocks, write
+from .link import CannotConnect, Connect, Link
+from .processes import Child, Spawner, SpawnError
+from .raw_json import Payload
+from .wire import Lines, TooLong
+
+_LAST_LINES: Final = 10
+_LAST_CHARACTERS: Final = 2000
+# The exit of a process and the end of its stdout come in either order, the one soon after the other.
+_BOTH_ENDS_WITHIN: Final = 0.25
+
+
+class ProcessTransport:
+    """Starts servers; what they need to know of this machine and this run is kept here."""
+
+    def __init__(self, environment: Mapping[str, str], folder: str) -> None:
+        self._environment = environment
+        self._folder = folder
+        self._spawner = Spawner()
+        self._paused = False
+
+    def reach(self, server: Server, toolbox: str, chain: str) -> Connect:
+        async def connect(receive: Callable[[bytes], None]) -> Link:
+            launch = self._launch(server, toolbox)
+            if launch.command is None:
+                raise CannotConnect(f"remote servers ({server.transport}) are not supported by this version")
+            link = ChildLink(launch.secrets, receive)
+            cwd = os.path.join(self._folder, launch.cwd) if launch.cwd else None
+            env = {**launch.env, chains.VARIABLE: chain}
+            try:
+                child = await self._spawner.spawn(
+                    launch.command, launch.args, env=env, cwd=cwd, on_stdout=link.heard
+                )
+            except SpawnError as error:
+                raise CannotConnect(expansion.mask(str(error), launch.secrets)) from None
+            link.own(child)
+            if self._paused:
+                link.child.pause_reading()
+            return link
+
+        return connect
+
+    def _launch(self, server: Server, toolbox: str) -> Launch:
+        try:
+            place = server_place(toolbox, server.name)
+            settings = self._read(server.env_file) if server.env_file else None
+            launch = expansion.expand(server, self._environment, place, settings, windows=os.name == "nt")
+        except (MissingEnv, UnusableValue) as error:
+            raise CannotConnect(str(error)) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise CannotConnect(f"envFile '{server.env_file}' cannot be read: {error}") from None
+        for warning in launch.warnings:
+            log.warning("%s", warning)
+        return launch
+
+    def _read(self, env_file: str) -> str:
+        with open(os.path.join(self._folder, env_file), encoding="utf-8") as file:
+            return file.read()
+
+    def pause(self) -> None:
+        """Read nothing from any server for now: the client does not take what it gets."""
+        self._paused = True
+        for child in self._spawner.children:
+            child.pause_reading()
+
+    def resume(self) -> None:
+        self._paused = False
+        for child in self._spawner.children:
+            child.resume_reading()
+
+    async def close(self) -> None:
+        await self._spawner.close()
+
+
+class ChildLink:
+    """A `Link` to a server over the pipes of its process."""
+
+    def __init__(self, secrets: Sequence[str], receive: Callable[[bytes], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[str] = self._loop.create_future()
+        self.child: Child
+        self._secrets = secrets
+        self._receive = receive
+        self._lines = Lines()
+        self._stdout_ended = False
+        self._exit = ""  # how the process exited, once it has
+
+    def own(self, child: Child) -> None:
+        self.child = child
+        child.exited.add_done_callback(self._exited)
+
+    @property
+    def last_output(self) -> float | None:
+        return self.child.stderr.last_at
+
+    def send(self, parts: Sequence[Payload]) -> None:
+        if not self.child.stdin.is_closing():
+            write(self.child.stdin, parts)
+
+    def unsent(self) -> int:
+        return self.child.stdin.get_write_buffer_size()
+
+    def last_words(self) -> str:
+        """The end of its stderr, for an error's text."""
+        words = self.mask(self.child.stderr.text()).strip()
+        lines = words[-_LAST_CHARACTERS:].splitlines()[-_LAST_LINES:]
+        return "\nThe last of its stderr:\n" + "\n".join(lines) if lines else ""
+
+    def mask(self, text: str) -> str:
+        return expansion.mask(text, self._secrets)
+
+    async def end(self) -> None:
+        self._lose("was ended")
+        await self.child.end()
+
+    def heard(self, data: bytes) -> None:
+        """What the child wrote on its stdout; `b""` is its end."""
+        if self.gone.done():
+            return
+        if not data:
+            self._stdout_ended = True
+            self._ended("closed its stdout")
+            return
+        for line in self._lines.feed(data):
+            if isinstance(line, TooLong):
+                self._lose(f"sent a line longer than {wire.LONGEST_LINE >> 20} MiB")
+                return
+            if len(line) > LARGE:
+                keep_large_blocks()
+            self._receive(line)
+
+    def _exited(self, exited: "asyncio.Future[int]") -> None:
+        self._exit = _how_it_exited(exited.result())
+        self._ended(self._exit)
+
+    def _ended(self, how: str) -> None:
+        """One of both ends has come; the other follows soon, if at all."""
+        if self._stdout_ended and self._exit:
+            self._lose(self._exit)
+        else:
+            self._loop.call_later(_BOTH_ENDS_WITHIN, self._lose, how)
+
+    def _lose(self, reason: str) -> None:
+        if not self.gone.done():
+            self.gone.set_result(reason)
+
+
+def _how_it_exited(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
