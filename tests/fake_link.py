@@ -184,6 +184,9 @@ class Silent:
     async def answer(self, method: str, params: Payload) -> Answer:
         raise NotImplementedError
 
+    def failure(self, method: str, error: BaseException) -> Answer | None:
+        raise NotImplementedError
+
     def told(self, method: str, params: Payload) -> None:
         pass
 

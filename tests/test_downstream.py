@@ -256,7 +256,7 @@ async def test_progress_has_a_token_of_its_own_for_each_call_and_keeps_it_alive(
         return lambda params: heard[which].append(json.loads(bytes(params)))
 
     async with running(downstream(fake)) as files:
-        calls = [asyncio.create_task(files.call("read", b"{}", {}, hearing(each))) for each in (1, 2)]
+        calls = [asyncio.ensure_future(files.call("read", b"{}", {}, hearing(each))) for each in (1, 2)]
         await until(lambda: len(fake.asked("tools/call")) == 2)
         requests = fake.asked("tools/call")
         tokens = [request["params"]["_meta"]["progressToken"] for request in requests]
@@ -281,7 +281,7 @@ async def test_progress_keeps_a_call_alive_for_ten_minutes_at_most() -> None:
     async with running(downstream(fake)) as files:
         await files.ready()
         began = now()
-        calling = asyncio.create_task(files.call("read", b"{}", {}, lambda params: None))
+        calling = asyncio.ensure_future(files.call("read", b"{}", {}, lambda params: None))
         await until(lambda: fake.asked("tools/call"))
         token = fake.asked("tools/call")[0]["params"]["_meta"]["progressToken"]
         while not calling.done():

@@ -28,7 +28,7 @@ class Diary:
         except KeyError as error:
             self.entries.append(error.args[0])
 
-    def run(self) -> Run:
+    def run(self) -> Run[None]:
         run = Run(self.work())
         run.go_on()
         return run
@@ -140,7 +140,7 @@ async def test_an_error_of_what_is_waited_for_reaches_the_work_also_in_a_task() 
 async def test_work_is_cancelled_where_it_waits_for_an_outcome() -> None:
     outcome: Outcome[Answer] = Outcome()
     diary = Diary(lambda: waiting_for(outcome))
-    runs: list[Run] = []
+    runs: list[Run[None]] = []
     asyncio.get_running_loop().call_soon(lambda: runs.append(diary.run()))
     await a_few_turns()
     runs[0].cancel()
@@ -164,7 +164,7 @@ async def test_work_is_cancelled_in_its_task_and_before_the_task_has_begun() -> 
 
 @on_a_clock
 async def test_work_that_has_itself_cancelled_learns_it_at_its_next_wait() -> None:
-    runs: list[Run] = []
+    runs: list[Run[None]] = []
 
     async def cancel_myself() -> object:
         runs[0].cancel()

@@ -36,6 +36,9 @@ class Ours:
     async def answer(self, method: str, params: Payload) -> Answer:
         return await self._answering(method, params)
 
+    def failure(self, method: str, error: BaseException) -> Answer | None:
+        return None
+
     def told(self, method: str, params: Payload) -> None:
         self.heard.append((method, bytes(params)))
 
@@ -65,7 +68,11 @@ class Wire:
     def ask(self, **more: Any) -> asyncio.Task[Answer]:
         """A request of ours, under way."""
         arguments: Json = {"method": "m", "params": (b"{}",), "patience": PATIENT, **more}
-        return asyncio.create_task(self.peer.request(**arguments))
+
+        async def asking() -> Answer:
+            return await self.peer.request(**arguments)
+
+        return asyncio.create_task(asking())
 
     def asked(self) -> list[Json]:
         return [line for line in self.lines if "id" in line and "method" in line]
@@ -244,7 +251,7 @@ async def test_where_sending_fails_the_caller_learns_it_and_nothing_is_left_behi
 
     peer = Peer(broken, Ours())
     with pytest.raises(OSError, match="broken pipe"):
-        await peer.request("initialize", (b"{}",), PATIENT, b"1", lambda params: None)
+        await peer.request("initialize", (b"{}",), PATIENT, token=b"1", on_progress=lambda params: None)
     assert peer.waiting == 0
 
 

@@ -45,7 +45,7 @@ class Client:
             given["_meta"] = raw_json.object_of({**meta, "progressToken": token}.items())
         try:
             asked = (raw_json.object_of(given.items()),)
-            return await self._peer.request(method, asked, _PATIENCE, token, relay)
+            return await self._peer.request(method, asked, _PATIENCE, token=token, on_progress=relay)
         except TimedOut as late:
             return wire.error(raw_json.INTERNAL_ERROR, f"The client {late}")
         except Gone:

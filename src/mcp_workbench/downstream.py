@@ -18,13 +18,13 @@ from .config import Server
 from .eras import Hello
 from .errors import CallInterrupted, NotFound, NotReadOnly, ServerBusy, ServerUnavailable
 from .events import log
-from .immediate import Outcome, Run
+from .immediate import Outcome
 from .introduction import UNHURRIED, Listings, introduce, list_offers
 from .lifecycle import RestartPolicy
 from .link import CannotConnect, Connect, Link
 from .naming import Origin, nearest
 from .offers import TOOLS, Kind, Listing, Offers
-from .peer import Gone, OnProgress, Patience, Peer, TimedOut
+from .peer import Answering, Coming, Gone, OnProgress, Patience, Peer, TimedOut
 from .questions import Questions
 from .raw_json import Malformed, Payload
 from .wire import Answer
@@ -102,7 +102,7 @@ class Downstream:
 
     # For others -----------------------------------------------------------------------------------
 
-    async def call(
+    def call(
         self,
         tool: str,
         arguments: Payload,
@@ -110,12 +110,15 @@ class Downstream:
         on_progress: OnProgress | None,
         *,
         read_only: bool = False,
-    ) -> Answer:
+    ) -> Coming:
         """Call a tool; the answer is the server's own, be it a result or an error.
 
-        With `read_only` only one that is known to change nothing is called.
+        With `read_only` only one that is known to change nothing is called. Without a coroutine where the
+        server serves already: this is the way of nearly every call.
         """
-        ready = self._serving() or await self.ready()
+        ready = self._serving()
+        if not ready:
+            return self._call_when_ready(tool, arguments, meta, on_progress, read_only=read_only)
         offer = ready.offers[TOOLS].get(tool)
         if not offer:
             raise NotFound(
@@ -129,7 +132,19 @@ class Downstream:
         token = self._token_in(meta, ready.peer) if on_progress else b""
         ending = b',"_meta":%b}' % raw_json.object_of(meta.items()) if meta else b"}"
         params = (b'{"name":%b,"arguments":' % raw_json.encoded(tool), arguments, ending)
-        return await self._ask(ready.peer, "tools/call", params, token, on_progress)
+        return self._ask(ready.peer, "tools/call", params, token, on_progress)
+
+    async def _call_when_ready(
+        self,
+        tool: str,
+        arguments: Payload,
+        meta: dict[str, Payload],
+        on_progress: OnProgress | None,
+        *,
+        read_only: bool,
+    ) -> Answer:
+        await self.ready()
+        return await self.call(tool, arguments, meta, on_progress, read_only=read_only)
 
     async def request(
         self,
@@ -151,29 +166,34 @@ class Downstream:
         token = meta["progressToken"] = peer.new_token()
         return token
 
-    async def _ask(
+    def _ask(
         self,
         peer: Peer,
         method: str,
         params: Sequence[Payload],
         token: bytes,
         on_progress: OnProgress | None,
-    ) -> Answer:
+    ) -> Outcome[Answer]:
         self._refuse_if_busy(peer)
         self._in_flight += 1
-        try:
-            answer = await peer.request(method, params, self._patience, token, on_progress)
-        except Gone as gone:
-            raise CallInterrupted(self.name, self.toolbox, str(gone), self._last_words) from None
-        except TimedOut as late:
-            raise CallInterrupted(self.name, self.toolbox, f"{late} and was told to stop") from None
-        finally:
-            self._in_flight -= 1
-            if not self._in_flight:
-                self._questions.withdraw()
-        if answer.member == "result" and not uris.may_stand_in(bytes(answer.frame)):
-            return answer
-        return self._as_seen(method, answer)
+        return peer.request(
+            method, params, self._patience, token=token, on_progress=on_progress, finish=self._finished
+        )
+
+    def _finished(self, method: str, how: Answer | BaseException) -> Answer:
+        """The end of a request of the client's: its answer as the client is to see it."""
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._questions.withdraw()
+        if isinstance(how, Gone):
+            raise CallInterrupted(self.name, self.toolbox, str(how), self._last_words)
+        if isinstance(how, TimedOut):
+            raise CallInterrupted(self.name, self.toolbox, f"{how} and was told to stop")
+        if isinstance(how, BaseException):
+            raise how
+        if how.member == "result" and not uris.may_stand_in(bytes(how.frame)):
+            return how
+        return self._as_seen(method, how)
 
     def _as_seen(self, method: str, answer: Answer) -> Answer:
         """The answer as the client is to see it: its own but for URIs that would lead elsewhere."""
@@ -256,14 +276,7 @@ class Downstream:
 
     def _demand(self, peer: Peer, method: str, params: dict[str, str]) -> None:
         """Ask for what nobody waits for."""
-
-        async def asking() -> None:
-            try:
-                await peer.request(method, (raw_json.encoded(params),), self._patience)
-            except (Gone, TimedOut):
-                pass
-
-        Run(asking()).go_on()
+        peer.request(method, (raw_json.encoded(params),), self._patience)
 
     def tell(self, method: str) -> None:
         if isinstance(self.state, Ready):
@@ -473,18 +486,20 @@ class Downstream:
         elif self._peer and not frame.isspace():
             self._peer.receive(wire.repaired(frame))
 
-    async def answer(self, method: str, params: Payload) -> Answer:
+    def answer(self, method: str, params: Payload) -> Answering:
         if method == "ping":
             return wire.result(b"{}")
         if method not in upwards.ASKED or not self._peer:
             return wire.error(raw_json.METHOD_NOT_FOUND, f"Method not found: {method}")
         asking = self._client.ask(method, params, self.origin, self._peer)
-        try:
-            if self._in_flight and method in upwards.ASKED_FOR_A_REQUEST:
-                return await self._questions.ask(asking)
-            return await asking
-        except Malformed as why:
-            return wire.error(raw_json.INVALID_PARAMS, f"Invalid {method}: {why}")
+        if self._in_flight and method in upwards.ASKED_FOR_A_REQUEST:
+            return self._questions.ask(asking)
+        return asking
+
+    def failure(self, method: str, error: BaseException) -> Answer | None:
+        if isinstance(error, Malformed):
+            return wire.error(raw_json.INVALID_PARAMS, f"Invalid {method}: {error}")
+        return None
 
     def told(self, method: str, params: Payload) -> None:
         # Counts while it starts, too: what was listed then may be old already.

@@ -1,7 +1,8 @@
 """Work that begins and goes on at once, not in the loop's next round, which costs as much as a small call.
 
-A `Run` is what a task is, for a coroutine that comes to its end by itself or waits for an `Outcome`. One that
-waits for anything else is given to a task of asyncio's from there on, for good.
+An `Outcome` is what a future is, a `Run` what a task is. A `Run` drives a coroutine that comes to its end by
+itself or waits for an `Outcome`. One that waits for anything else is given to a task of asyncio's from there
+on, for good.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ class Outcome(Generic[T]):
 
     def __init__(self) -> None:
         self.settled = False
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._waiter: Callable[[], None] | None = None
 
     def settle(self, value: T) -> None:
@@ -31,10 +32,14 @@ class Outcome(Generic[T]):
             self._value = value
             self._wake()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         if not self.settled:
             self._error = error
             self._wake()
+
+    def cancel(self) -> None:
+        """Nobody wants it any more: it ends with `CancelledError`."""
+        self.fail(asyncio.CancelledError())
 
     def _wake(self) -> None:
         self.settled = True
@@ -42,29 +47,45 @@ class Outcome(Generic[T]):
             self._waiter = None
             waiter()
 
-    def then(self, waiter: Callable[[], None] | None) -> None:
-        """Who is to go on, if anybody is."""
-        self._waiter = waiter
+    def then(self, waiter: Callable[[], None]) -> None:
+        """Who is to go on, at once if it is settled."""
+        if self.settled:
+            waiter()
+        else:
+            self._waiter = waiter
 
-    def __await__(self) -> Generator[Any, None, T]:
-        if not self.settled:
-            if _driven:
-                yield self  # to the Run
-            else:
-                future = asyncio.get_running_loop().create_future()
-                self._waiter = lambda: None if future.done() else future.set_result(None)
-                yield from future
+    def result(self) -> T:
+        """The value, or the error raised, once it is settled."""
         if self._error:
             raise self._error
         return self._value
 
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self.settled:
+            try:
+                if _driven:
+                    yield self  # to the Run
+                else:
+                    future = asyncio.get_running_loop().create_future()
+                    self._waiter = lambda: None if future.done() else future.set_result(None)
+                    yield from future
+            except asyncio.CancelledError:
+                self._waiter = None
+                self.cancel()
+                raise
+        return self.result()
 
-class Run:
-    """A coroutine on its way. It may use `asyncio.timeout` and its like only once it has become a task."""
+
+class Run(Outcome[T]):
+    """A coroutine on its way, and what it comes to.
+
+    It may use `asyncio.timeout` and its like only once it has become a task.
+    """
 
     __slots__ = ("_cancelled", "_task", "_waits_for", "_work")
 
-    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        super().__init__()
         self._work = work
         self._waits_for: Outcome[Any] | None = None
         self._task: asyncio.Task[None] | None = None  # once it runs as one
@@ -75,9 +96,8 @@ class Run:
         self._step(self._work.send, None)
 
     def cancel(self) -> None:
-        """Raise `CancelledError` where the work waits."""
+        """Raise `CancelledError` where the work waits; it comes to its end when the work does."""
         if self._waits_for:
-            self._waits_for.then(None)
             self._step(self._work.throw, asyncio.CancelledError())
         elif self._task:
             self._task.cancel()
@@ -93,25 +113,33 @@ class Run:
             if self._cancelled:  # by what it did itself
                 self._cancelled = False
                 waits_for = self._work.throw(asyncio.CancelledError())
-        except (StopIteration, asyncio.CancelledError):
-            return
-        finally:
+        except StopIteration as done:
             _driven = driven
-        if isinstance(waits_for, Outcome):
-            self._waits_for = waits_for
-            waits_for.then(self.go_on)
+            self.settle(done.value)
+        except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:
+            _driven = driven
+            self.fail(error)
         else:
-            asyncio.get_running_loop().create_task(self._as_a_task(waits_for))
+            _driven = driven
+            self._wait_for(waits_for)
+
+    def _wait_for(self, what: object) -> None:
+        if isinstance(what, Outcome):
+            self._waits_for = what
+            what.then(self.go_on)
+        else:
+            asyncio.get_running_loop().create_task(self._as_a_task(what))
 
     async def _as_a_task(self, waits_for: object) -> None:
         self._task = asyncio.current_task()
-        await _rest(self._work, waits_for, self._cancelled)
+        try:
+            self.settle(await _rest(self._work, waits_for, self._cancelled))
+        except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:
+            self.fail(error)
 
 
 @types.coroutine
-def _rest(
-    work: Coroutine[Any, Any, None], waits_for: object, cancelled: bool
-) -> Generator[object, None, None]:
+def _rest(work: Coroutine[Any, Any, T], waits_for: object, cancelled: bool) -> Generator[object, None, T]:
     """What is left of the work: the task gets what it waits for, and it gets what the task brings."""
     try:
         if cancelled:
@@ -123,5 +151,6 @@ def _rest(
                 waits_for = work.throw(error)
             else:
                 waits_for = work.send(None)
-    except StopIteration:
-        return
+    except StopIteration as done:
+        value: T = done.value
+        return value

@@ -5,8 +5,8 @@ matter, how bytes travel is the transport's.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -24,12 +24,20 @@ _NULL: Final = Raw(b"null")
 
 Send = Callable[[Sequence[Payload]], None]
 OnProgress = Callable[[Payload], None]
+# What an answer comes from. What only waits for the answer of another peer needs no coroutine.
+Coming = Outcome[Answer] | Coroutine[Any, Any, Answer]
+Answering = Answer | Coming
+# What an answer is made into, or what came instead: `Gone`, `TimedOut`, `CancelledError`. May raise.
+Finish = Callable[[str, Answer | BaseException], Answer]
 
 
 class Handler(Protocol):
     """What is done with what the other end says of its own accord. As text it says who that is."""
 
-    async def answer(self, method: str, params: Payload) -> Answer: ...
+    def answer(self, method: str, params: Payload) -> Answering: ...
+
+    def failure(self, method: str, error: BaseException) -> Answer | None:
+        """What a request is answered with that ended in an error; None for one that nobody expected."""
 
     def told(self, method: str, params: Payload) -> None: ...
 
@@ -67,11 +75,19 @@ _read_cancelled = raw_json.Reader(_Cancelled)
 class _Waiting(Outcome[Answer]):
     """One request of ours that has no answer yet, and until when it may wait for one."""
 
-    __slots__ = ("due", "last_moment", "patience")
+    __slots__ = ("due", "finish", "key", "last_moment", "method", "patience", "peer", "token")
 
-    def __init__(self, patience: Patience, now: float) -> None:
+    def __init__(
+        self, peer: "Peer", key: bytes, method: str, patience: Patience, finish: Finish | None, token: bytes
+    ) -> None:
         super().__init__()
+        now = peer.now()
+        self.peer = peer
+        self.key = key
+        self.method = method
         self.patience = patience
+        self.finish = finish
+        self.token = token
         self.due = now + patience.quiet
         self.last_moment = now + patience.longest
 
@@ -81,6 +97,28 @@ class _Waiting(Outcome[Answer]):
     def expired(self) -> TimedOut:
         last = self.due == self.last_moment
         return TimedOut(f"did not answer within {self.patience.longest if last else self.patience.quiet:g} s")
+
+    def settle(self, value: Answer) -> None:
+        if not self.settled:
+            self.peer.forget(self)
+            try:
+                if self.finish:
+                    value = self.finish(self.method, value)
+            except Exception as error:
+                super().fail(error)
+            else:
+                super().settle(value)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.settled:
+            self.peer.forget(self)
+            try:
+                if self.finish:
+                    super().settle(self.finish(self.method, error))
+                    return
+            except (Exception, asyncio.CancelledError) as finished:
+                error = finished
+            super().fail(error)
 
 
 class Peer:
@@ -92,7 +130,7 @@ class Peer:
         self._last_token = 0
         self._waiting: dict[bytes, _Waiting] = {}
         self._listening: dict[bytes, OnProgress] = {}
-        self._serving: dict[bytes, Run] = {}
+        self._serving: dict[bytes, Outcome[Answer]] = {}
         self._all_served: asyncio.Future[None] | None = None
         self._gone: Gone | None = None
         self._refusal: Answer | None = None
@@ -107,41 +145,51 @@ class Peer:
 
     # Asking ---------------------------------------------------------------------------------------
 
-    async def request(
+    def request(
         self,
         method: str,
         params: Sequence[Payload],
         patience: Patience,
+        *,
         token: bytes = b"",
         on_progress: OnProgress | None = None,
-    ) -> Answer:
-        """Ask, and wait for the answer; who stops waiting, or waits in vain, has the request cancelled.
+        finish: Finish | None = None,
+    ) -> Outcome[Answer]:
+        """Ask; who stops waiting for the answer, or waits in vain, has the request cancelled.
 
-        `params` come in parts, so that large ones are not copied.
+        `params` come in parts, so that large ones are not copied. `finish` is called once, however it ends.
         """
-        if self._gone:
-            raise self._gone
         self._last_id += 1
         key = b"%d" % self._last_id
-        waiting = self._waiting[key] = _Waiting(patience, self._loop.time())
+        waiting = self._waiting[key] = _Waiting(self, key, method, patience, finish, token)
+        if self._gone:
+            waiting.fail(self._gone)
+            return waiting
         if self._alarm is None or waiting.due < self._alarm.when():
             self._set_alarm(waiting.due)
         if on_progress:
             self._listening[token] = self._hearing(waiting, on_progress)
         try:
             self._send(wire.request_line(key, method, params))
-            return await waiting
-        finally:
-            if on_progress:
-                del self._listening[token]
-            if self._waiting.pop(key, None) and method != "initialize":
-                self.tell("notifications/cancelled", b'{"requestId":%b}' % key)
+        except Exception as error:
+            del self._waiting[key]  # nobody heard of it, so there is nothing to cancel
+            waiting.fail(error)
+        return waiting
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def forget(self, waiting: _Waiting) -> None:
+        """Have the end of a request of ours; one that the other end may still work on is cancelled there."""
+        if waiting.token:
+            self._listening.pop(waiting.token, None)
+        if self._waiting.pop(waiting.key, None) and waiting.method != "initialize":
+            self.tell("notifications/cancelled", b'{"requestId":%b}' % waiting.key)
 
     def _hearing(self, waiting: _Waiting, on_progress: OnProgress) -> OnProgress:
         def heard(params: Payload) -> None:
-            if not waiting.settled:
-                waiting.heard(self._loop.time())
-                on_progress(params)
+            waiting.heard(self._loop.time())
+            on_progress(params)
 
         return heard
 
@@ -185,8 +233,8 @@ class Peer:
         waited, self._waiting = self._waiting, {}
         for waiting in waited.values():
             waiting.fail(self._gone)
-        for run in [*self._serving.values()]:
-            run.cancel()
+        for serving in [*self._serving.values()]:
+            serving.cancel()
 
     # Hearing --------------------------------------------------------------------------------------
 
@@ -260,8 +308,8 @@ class Peer:
 
     def _stop(self, key: bytes) -> None:
         """Stop serving a request of the other end's."""
-        if run := self._serving.get(key):
-            run.cancel()
+        if serving := self._serving.get(key):
+            serving.cancel()
 
     def _asked(self, key: bytes, method: str, params: Payload, batch: "_Batch | None") -> None:
         if not wire.is_id(key):
@@ -272,27 +320,39 @@ class Peer:
             why = f"{MOST_IN_FLIGHT} requests are in flight already"
             self._refuse(key, batch, why, raw_json.INTERNAL_ERROR)
         else:
-            if batch:
-                batch.open += 1
-            run = self._serving[key] = Run(self._serve(key, method, params, batch))
-            run.go_on()
+            self._serve(key, method, params, batch)
 
     def _refuse(
         self, key: bytes, batch: "_Batch | None", why: str, code: int = raw_json.INVALID_REQUEST
     ) -> None:
         self._reply(key, wire.error(code, why), batch)
 
-    async def _serve(self, key: bytes, method: str, params: Payload, batch: "_Batch | None") -> None:
+    def _serve(self, key: bytes, method: str, params: Payload, batch: "_Batch | None") -> None:
+        try:
+            answering = self._handler.answer(method, params)
+        except Exception as error:
+            self._reply(key, self._failure(method, error), batch)
+            return
+        if isinstance(answering, Answer):
+            self._reply(key, answering, batch)
+            return
+        if batch:
+            batch.open += 1
+        if isinstance(answering, Outcome):
+            serving = self._serving[key] = answering
+        else:
+            serving = self._serving[key] = run = Run(answering)
+            run.go_on()
+        serving.then(lambda: self._served(key, method, serving, batch))
+
+    def _served(self, key: bytes, method: str, served: Outcome[Answer], batch: "_Batch | None") -> None:
         answer: Answer | None
         try:
-            answer = await self._handler.answer(method, params)
+            answer = served.result()
         except asyncio.CancelledError:
             answer = self._refusal
-        except (Exception, BaseExceptionGroup):
-            log.exception("a request for %s failed inside the workbench", method)
-            answer = wire.error(
-                raw_json.INTERNAL_ERROR, "Internal error of the workbench; its stderr has the details"
-            )
+        except (Exception, BaseExceptionGroup) as error:
+            answer = self._failure(method, error)
         del self._serving[key]
         if self._waiting and method != "ping":
             self._still_there()
@@ -302,6 +362,14 @@ class Peer:
             self._one_less(batch)
         if self._all_served and not self._serving and not self._all_served.done():
             self._all_served.set_result(None)
+
+    def _failure(self, method: str, error: BaseException) -> Answer:
+        if answer := self._handler.failure(method, error):
+            return answer
+        log.error("a request for %s failed inside the workbench", method, exc_info=error)
+        return wire.error(
+            raw_json.INTERNAL_ERROR, "Internal error of the workbench; its stderr has the details"
+        )
 
     def _reply(self, key: Payload, answer: Answer, batch: "_Batch | None") -> None:
         if self._gone:
@@ -341,8 +409,8 @@ class Peer:
     async def refuse_the_rest(self, reason: str) -> None:
         """Stop whatever is still being served, and answer it with an error."""
         self._refusal = wire.error(raw_json.INTERNAL_ERROR, reason)
-        for run in [*self._serving.values()]:
-            run.cancel()
+        for serving in [*self._serving.values()]:
+            serving.cancel()
         if self._serving:
             self._all_served = self._loop.create_future()
             await self._all_served

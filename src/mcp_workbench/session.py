@@ -1,7 +1,7 @@
 """One client's conversation: what each of its methods means. Knows no transport."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -17,7 +17,7 @@ from .metatools import CLOSE, OPEN, USE, USE_READONLY, Connected
 from .naming import NativeNames
 from .offers import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from .pages import BadCursor
-from .peer import NO_PARAMS, OnProgress, Peer, Send
+from .peer import NO_PARAMS, Answering, Coming, OnProgress, Peer, Send
 from .raw_json import Malformed, Payload
 from .toolbox import Toolbox
 from .view import Native, View
@@ -68,7 +68,7 @@ class Session:
         self._stirred = asyncio.Event()  # whenever a server may have other offers
         self._announcing: asyncio.TimerHandle | None = None
         self._announced_at = float("-inf")
-        self._methods: dict[str, Callable[[Payload], Awaitable[Answer]]] = {
+        self._methods: dict[str, Callable[[Payload], Answering]] = {
             "initialize": self._greet,
             "ping": self._pong,
             "tools/list": partial(self._list, TOOLS),
@@ -87,18 +87,23 @@ class Session:
     def __str__(self) -> str:
         return "client"
 
-    async def answer(self, method: str, params: Payload) -> Answer:
+    def answer(self, method: str, params: Payload) -> Answering:
         serve = self._methods.get(method)
         if not self.client.ready.is_set() and method not in ("initialize", "ping"):
             self.client.ready.set()  # it may have forgotten to say so
         if not serve:
             return wire.error(raw_json.METHOD_NOT_FOUND, f"Method not found: {method}")
-        try:
-            return await serve(params)
-        except Malformed as why:
-            return wire.error(raw_json.INVALID_PARAMS, f"Invalid {method}: {why}")
-        except CallError as error:
-            return wire.error(raw_json.INTERNAL_ERROR, str(error))
+        return serve(params)
+
+    def failure(self, method: str, error: BaseException) -> Answer | None:
+        match error:
+            case Malformed():
+                return wire.error(raw_json.INVALID_PARAMS, f"Invalid {method}: {error}")
+            case CallError() if method == "tools/call":  # for a model to read and mend
+                return metatools.text_result(str(error), is_error=True)
+            case CallError():
+                return wire.error(raw_json.INTERNAL_ERROR, str(error))
+        return None
 
     def told(self, method: str, params: Payload) -> None:
         if method == "notifications/initialized":
@@ -113,7 +118,7 @@ class Session:
 
     # The handshake --------------------------------------------------------------------------------
 
-    async def _greet(self, params: Payload) -> Answer:
+    def _greet(self, params: Payload) -> Answer:
         answer, declared = eras.greeted(params, self._greeting, self.client.declared.chain)
         if declared:
             self.client.declared = declared
@@ -125,10 +130,10 @@ class Session:
         if self._first_listed is None:
             self._first_listed = [self.workbench.begin(name) for name in self._fixed]
 
-    async def _pong(self, params: Payload) -> Answer:
+    def _pong(self, params: Payload) -> Answer:
         return wire.result(b"{}")
 
-    async def _set_log_level(self, params: Payload) -> Answer:
+    def _set_log_level(self, params: Payload) -> Answer:
         level = _text(raw_json.members(params), "level")
         if level not in upwards.LEVELS:
             raise Malformed(f"level: expected one of {', '.join(upwards.LEVELS)}")
@@ -210,19 +215,25 @@ class Session:
 
     # Tools ----------------------------------------------------------------------------------------
 
-    async def _call(self, params: Payload) -> Answer:
+    def _call(self, params: Payload) -> Answering:
         call = _read_call(params)
         arguments = NO_PARAMS if call.arguments is UNSET else call.arguments
         meta = {} if call.meta is UNSET else raw_json.members_if_any(call.meta)
-        try:
-            if serve := self._tools.get(call.name):
-                return await serve(arguments, meta)
-            if native := self._view.tool(call.name) or await self._found(self._view.tool, call.name):
-                server = self._server(native)
-                return await server.call(native.own, arguments, meta, self._relay(meta) if meta else None)
-        except CallError as error:
-            return metatools.text_result(str(error), is_error=True)
-        return wire.error(raw_json.INVALID_PARAMS, f"Tool '{call.name}' not found")
+        if serve := self._tools.get(call.name):
+            return serve(arguments, meta)
+        if native := self._view.tool(call.name):
+            return self._call_native(native, arguments, meta)
+        return self._call_once_listed(call.name, arguments, meta)
+
+    def _call_native(self, native: Native, arguments: Payload, meta: dict[str, Payload]) -> Coming:
+        relay = self._relay(meta) if meta else None
+        return self._server(native).call(native.own, arguments, meta, relay)
+
+    async def _call_once_listed(self, name: str, arguments: Payload, meta: dict[str, Payload]) -> Answer:
+        native = await self._found(self._view.tool, name)
+        if not native:
+            return wire.error(raw_json.INVALID_PARAMS, f"Tool '{name}' not found")
+        return await self._call_native(native, arguments, meta)
 
     async def _open(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
         toolbox = await self.workbench.open(metatools.toolbox_name(arguments))
@@ -241,10 +252,10 @@ class Session:
             return metatools.opened_natively(configured, connected, toolbox.failures(), names)
         return metatools.opened(configured, connected, toolbox.failures())
 
-    async def _use(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
+    def _use(self, arguments: Payload, meta: dict[str, Payload]) -> Answering:
         address, given = metatools.tool_and_arguments(arguments)
         server = self.workbench.answering(address)
-        return await server.call(address.tool, given, meta, self._relay(meta) if meta else None)
+        return server.call(address.tool, given, meta, self._relay(meta) if meta else None)
 
     async def _use_readonly(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
         address, given = metatools.tool_and_arguments(arguments)
@@ -254,7 +265,7 @@ class Session:
         except NotReadOnly as refusal:
             raise CallError(f"{refusal}; call it with {self._config.meta_tool_prefix}{USE}") from None
 
-    async def _close(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
+    def _close(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
         name = metatools.toolbox_name(arguments)
         gone = self.workbench.close(name)
         self._announce(asked=True)
