@@ -709,6 +709,18 @@ def test_a_whole_command_line_in_command_is_warned_of(command: str) -> None:
     assert f'"command": "{command.split()[0]}"' in told
 
 
+def test_flags_in_command_are_warned_of_beside_arguments_too() -> None:
+    assert (
+        "whole command line" in warnings(with_server({"command": "npx -y", "args": ["a"]}))[f"{FS}.command"]
+    )
+
+
+@pytest.mark.parametrize("key", ["command", "cwd"])
+def test_a_tilde_is_warned_of(key: str) -> None:
+    told = warnings(with_server({"command": "x", key: "~/it"}))[f"{FS}.{key}"]
+    assert told == "'~' is not expanded — write ${HOME}/it"
+
+
 @pytest.mark.parametrize(
     "entry",
     [

@@ -494,9 +494,19 @@ async def test_a_server_that_never_served_is_reported_and_not_restarted() -> Non
             await call(files, "read")
         assert str(caught.value) == (
             "Failed to connect to server 'files' in toolbox 'dev': command 'nope' not found; PATH is /bin"
+            "; opening the toolbox tries it again"
         )
         await asyncio.sleep(100_000)
         assert fake.attempts == 1
+
+
+@on_a_clock
+async def test_a_filter_that_matches_no_tool_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    filters = (Filter(("read", "reed_*", "*")),)
+    async with running(downstream(FakeServer("read", "write"), filters=filters)) as files:
+        await files.ready()
+    assert "its filter 'reed_*' matches none of its tools" in caplog.text
+    assert "'read'" not in caplog.text
 
 
 @on_a_clock
@@ -952,7 +962,7 @@ async def test_work_that_fails_says_so() -> None:
 @on_a_clock
 async def test_it_can_be_shown() -> None:
     async with running(downstream(FakeServer())) as files:
-        assert repr(files) == "<server 'files' in toolbox 'dev' starting>"
+        assert repr(files) == "<server 'files' in toolbox 'dev' starting, 0 lines of noise>"
         await files.ready()
-        assert repr(files) == "<server 'files' in toolbox 'dev' ready>"
+        assert repr(files) == "<server 'files' in toolbox 'dev' ready, 0 lines of noise>"
     assert lifecycle.RETRY_IS_NEAR == 1

@@ -115,7 +115,10 @@ def test_all_unset_variables_are_told_with_place_and_remedy() -> None:
 def test_the_message_of_an_unset_variable_says_what_to_type() -> None:
     with pytest.raises(MissingEnv) as caught:
         launch(env={"TOKEN": "${MY_TOKEN}"})
-    assert str(caught.value) == f"missing_env: MY_TOKEN is not set (at {FS}.env.TOKEN): export MY_TOKEN=…"
+    assert str(caught.value) == (
+        f"missing_env: MY_TOKEN is not set (at {FS}.env.TOKEN): "
+        "export MY_TOKEN=…, or set it under `env` in the client's entry of the workbench"
+    )
 
 
 # Values that no process can be given

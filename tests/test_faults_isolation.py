@@ -94,7 +94,8 @@ async def test_nine_good_servers_serve_beside_one_that(tmp_path: Path, name: str
         [error] = opened["_errors"]
         assert error.startswith("Failed to connect to server 'broken' in toolbox 'box': ")
         assert told in error
-        assert await client.error("box", "broken", "echo") == error
+        refused = await client.error("box", "broken", "echo")
+        assert refused.replace("; opening the toolbox tries it again", "") == error != refused
         client.process.kill()  # the guard is quicker with what hangs
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 FAKE = Path(__file__).with_name("fake_server.py")
 COMMAND = (sys.executable, "-m", "mcp_workbench")
 LONGEST_LINE = 64 * 1024 * 1024
-PATIENCE = 20.0  # for what must happen; nothing waits for it to pass
+PATIENCE = 60.0  # for what must happen; nothing waits for it to pass
 
 Json = dict[str, Any]
 

@@ -23,7 +23,7 @@ class Client:
         self.declared = declared
         self.offers_changed = offers_changed
         self.log_level: str | None = None  # that it asked for
-        self.ready = asyncio.Event()  # to be asked: it has said more than its greeting
+        self.ready = asyncio.Event()  # it may be asked: set by its first message after `initialize`
         self.claims = Claims()
         self._peer = peer
 

@@ -6,7 +6,7 @@ Made once from the bytes of the file; everybody may read it, and nobody changes 
 import fnmatch
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -48,6 +48,7 @@ _BRACES = r"\$\{[^}]*(?:\}|\Z)"
 _BARE_VARIABLE = r"(?<![\w$])\$([A-Za-z_]\w*)"
 _A_SHELL = r"(?:.*[/\\])?(?:ba|da|z|k|fi)?sh(?:\.exe)?|(?:.*[/\\])?(?:pwsh|powershell|cmd)(?:\.exe)?"
 _COMMAND_LINE = r"[^\s/\\]+\s+\S|.*\s-"
+_FLAGS = r"[^\s/\\]+\s+-"
 
 _LOCAL_KEYS = ("command", "args", "env", "cwd", "envFile")
 _URL_KEYS = ("url", "serverUrl", "httpUrl")
@@ -64,6 +65,7 @@ class Filter(msgspec.Struct, frozen=True):
     exclude: tuple[str, ...] = ()
 
     def admits(self, name: str) -> bool:
+        """Goes by the name alone; what a definition says is `Downstream._ready`'s matter."""
         return (self.include is None or _matches(name, self.include)) and not _matches(name, self.exclude)
 
 
@@ -88,6 +90,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     def admits(self, tool_name: str) -> bool:
         """Whether the tool may be seen and called: it passes every filter."""
         return all(filter_.admits(tool_name) for filter_ in self.filters)
+
+    def idle_patterns(self, tool_names: Collection[str]) -> list[str]:
+        """Patterns of its filters that match none of these names: most likely mistyped."""
+        patterns = [
+            pattern for filter_ in self.filters for pattern in (*(filter_.include or ()), *filter_.exclude)
+        ]
+        return [it for it in patterns if it != "*" and not any(_matches(name, (it,)) for name in tool_names)]
 
     def __repr__(self) -> str:  # env, args and headers may hold secrets
         return f"Server({self.name!r}, {self.transport})"
@@ -293,7 +302,7 @@ def _warn_of_server(server: Server, place: str, findings: Findings) -> None:
     if server.url and server.transport != "stdio":
         hint = '"disabled": true leaves the server out'
         findings.warning(place, "remote servers are not reachable in this version", hint)
-    if server.command and not server.args and re.match(_COMMAND_LINE, server.command):
+    if server.command and re.match(_FLAGS if server.args else _COMMAND_LINE, server.command):
         program = server.command.split()[0]
         hint = f'write "command": "{program}" and the rest as "args": ["…", "…"]'
         findings.warning(
@@ -311,6 +320,8 @@ def _warn_of_other_variables(server: Server, place: str, findings: Findings) -> 
     texts += [(inside("env", name), text) for name, text in server.env.items()]
     texts += [(inside("headers", name), text) for name, text in server.headers.items()]
     for key, text in texts:
+        if (text or "").startswith("~/"):
+            findings.warning(f"{place}.{key}", "'~' is not expanded", f"write ${{HOME}}{(text or '')[1:]}")
         for found in re.finditer(_BARE_VARIABLE, text or "", re.ASCII):
             hint = f"write ${{{found[1]}}} and set {found[1]} in the environment"
             findings.warning(f"{place}.{key}", f"'{found[0]}' is not understood", hint)

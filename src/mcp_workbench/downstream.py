@@ -78,11 +78,11 @@ class Downstream:
         self._crashes: list[float] = []
         self._has_served = False  # in any of its lives
         self._delay = 0.0  # before the present life
-        self._watching: dict[Outcome[None], None] = {}  # the next change of state, who came first first
+        self._watching: dict[Outcome[None], None] = {}  # who waits for the next change of state, in order
         self._asked_again = asyncio.Event()
         self._stirred = asyncio.Event()  # the link is gone, or what it offers has changed
-        self._changed: set[Kind] = set()  # and is to be listed anew
-        self._stale: set[Kind] = set()  # and has not been listed anew yet
+        self._changed: set[Kind] = set()  # kinds of offers that are to be listed anew
+        self._stale: set[Kind] = set()  # kinds whose last list is older than their last change
         self._listings: dict[Kind, Listing] = {}
         self._subscriptions: dict[str, str] = {}  # its URIs, and how the client knows them
         self._in_flight = 0  # requests of the client's
@@ -95,7 +95,7 @@ class Downstream:
         self._patience = Patience(quiet=limit, longest=max(limit, lifecycle.CALL_AT_MOST))
 
     def __repr__(self) -> str:
-        return f"<{self} {type(self.state).__name__.lower()}>"
+        return f"<{self} {type(self.state).__name__.lower()}, {self.noise} lines of noise>"
 
     def __str__(self) -> str:
         return str(self.origin)
@@ -128,7 +128,7 @@ class Downstream:
         if read_only:
             says_so = offers.says_read_only(offer) and TOOLS not in self._stale
             if not (says_so and self._server.trust_annotations):
-                raise NotReadOnly(tool, self.name, self.toolbox, said=says_so)
+                raise NotReadOnly(tool, self.name, self.toolbox, claimed=says_so)
         token = self._token_in(meta, ready.peer) if on_progress else b""
         ending = b',"_meta":%b}' % raw_json.object_of(meta.items()) if meta else b"}"
         params = (b'{"name":%b,"arguments":' % raw_json.encoded(tool), arguments, ending)
@@ -229,7 +229,8 @@ class Downstream:
 
     def _refuse_if_far(self, down: Down) -> None:
         if down.next_attempt is None:
-            raise ServerUnavailable(self.name, self.toolbox, down.reason)
+            more = "opening the toolbox tries it again"
+            raise ServerUnavailable(self.name, self.toolbox, _with(down.reason, more))
         seconds = down.next_attempt - self._loop.time()
         if seconds > lifecycle.RETRY_IS_NEAR:
             more = f"it is tried again in {seconds:.0f} s, or at once by opening the toolbox"
@@ -391,6 +392,8 @@ class Downstream:
     def _ready(self, peer: Peer, hello: Hello) -> Ready:
         found = {kind: listing.offers for kind, listing in self._listings.items()}
         tools = {name: tool for name, tool in found[TOOLS].items() if self._server.admits(name)}
+        for pattern in self._server.idle_patterns(found[TOOLS]):
+            log.warning("%s: its filter '%s' matches none of its tools", self, pattern)
         listings = self._listings.values()
         left_out = [told for it in listings for told in (*it.left_out, it.failure) if told]
         return Ready(peer, hello, {**found, TOOLS: tools}, tuple(map(self._masked, left_out)))
@@ -424,7 +427,7 @@ class Downstream:
         return f"{link.gone.result()}{self._last_words}"
 
     def _take(self, listings: Listings) -> None:
-        """Have what was listed anew, but where that failed."""
+        """Put new lists in the place of the old ones, except where listing failed."""
         for kind, listing in listings.items():
             if listing.failure:
                 self._keep(kind, listing.failure)
@@ -444,7 +447,8 @@ class Downstream:
         now = self._loop.time()
         self._crashes = [at for at in self._crashes if now - at <= self._restart.within] + [now]
         self._delay = self._restart.delay(self._crashes, now, os.urandom(1)[0] / 256, self._delay)
-        log.warning("%s %s", self, _with(reason, f"it is started again in {self._delay:.1f} s"))
+        when = f"in {self._delay:.1f} s" if self._delay >= 0.1 else "at once"
+        log.warning("%s %s", self, _with(reason, f"it is started again {when}"))
         return Down(reason, now + self._delay)
 
     async def _rest(self) -> None:

@@ -57,13 +57,18 @@ class Findings:
         raise ConfigError(self.problems, self.warnings)
 
 
+def how_to_set(variable: str) -> str:
+    """What to do about a variable that a server needs and the workbench does not have."""
+    return f"export {variable}=…, or set it under `env` in the client's entry of the workbench"
+
+
 class MissingEnv(Exception):
     """A server cannot start because variables that its entry names are not set."""
 
     def __init__(self, unset: Sequence[tuple[str, str]]) -> None:
         """`unset` has a name and a place for every use of a variable that is not set."""
         self.unset = tuple(unset)
-        told = (f"{name} is not set (at {place}): export {name}=…" for name, place in self.unset)
+        told = (f"{name} is not set (at {place}): {how_to_set(name)}" for name, place in self.unset)
         super().__init__("missing_env: " + "; ".join(told))
 
 
@@ -98,9 +103,9 @@ class ToolboxNotOpen(CallError):
 
 
 class NotReadOnly(CallError):
-    def __init__(self, tool: str, server: str, toolbox: str, *, said: bool) -> None:
-        """`said`: its server says so, but is not trusted."""
-        hint = ' (its server says so, but its entry lacks "trustAnnotations": true)' if said else ""
+    def __init__(self, tool: str, server: str, toolbox: str, *, claimed: bool) -> None:
+        """`claimed`: its server says so, but is not trusted."""
+        hint = ' (its server says so, but its entry lacks "trustAnnotations": true)' if claimed else ""
         super().__init__(
             f"Tool '{tool}' in server '{server}' (toolbox '{toolbox}') is not known to be read-only{hint}"
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from .config import VARIABLE, Config, Server, server_place
-from .errors import MissingEnv, Problem, UnusableValue, inside
+from .errors import MissingEnv, Problem, UnusableValue, how_to_set, inside
 
 _POSIX_NAMES = """
     PATH HOME LANG LANGUAGE USER LOGNAME SHELL TERM TMPDIR TZ
@@ -106,8 +106,7 @@ def unset_variables(configuration: Config, environment: Mapping[str, str]) -> It
                 expand(server, environment, server_place(name, server.name))
             except MissingEnv as missing:
                 for variable, place in missing.unset:
-                    hint = "the workbench needs it in its own environment (`env` in the client's entry)"
-                    yield Problem(place, f"{variable} is not set here", hint)
+                    yield Problem(place, f"{variable} is not set here", how_to_set(variable))
             except UnusableValue:
                 pass  # depends on the values that it will have
 

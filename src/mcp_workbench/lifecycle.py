@@ -34,7 +34,9 @@ class RestartPolicy(msgspec.Struct, frozen=True):
     probe_every: float = 60.0
 
     def delay(self, crashes: Sequence[float], now: float, jitter: float, before: float = 0.0) -> float:
-        """Seconds until the next start; `jitter` in [0, 1) spreads servers that fell together.
+        """Seconds until the next start: `first_delay`, doubled for each crash, times `jitter`.
+
+        `jitter`, in [0, 1), spreads servers that fell together: a delay is anything below its bound.
 
         `before` is the delay before the life that ended, if it did not get to serve.
         """

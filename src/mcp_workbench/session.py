@@ -232,7 +232,11 @@ class Session:
     async def _call_once_listed(self, name: str, arguments: Payload, meta: dict[str, Payload]) -> Answer:
         native = await self._found(self._view.tool, name)
         if not native:
-            return wire.error(raw_json.INVALID_PARAMS, f"Tool '{name}' not found")
+            hint = ""
+            if self._config.tool_mode == "dynamic":
+                opener = self._config.meta_tool_prefix + OPEN
+                hint = f"; the tools of a toolbox can be called by name while it is open: use {opener}"
+            return wire.error(raw_json.INVALID_PARAMS, f"Tool '{name}' not found{hint}")
         return await self._call_native(native, arguments, meta)
 
     async def _open(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:

@@ -112,7 +112,7 @@ class Child:
     async def _end(self, grace: float) -> list[int]:
         await self.look()  # who clears its environment and loses its parent from now on is known already
         self.stdin.close()
-        left = [] if await self._leaves(grace) else await self._tree.left()
+        left = [] if await self._made_to_leave(grace) else await self._tree.left()
         if left:
             log.warning("process %d: %s did not end even when killed", self.pid, left)
         await asyncio.wait({self.pipes_ended}, timeout=_LAST_WORDS)
@@ -121,7 +121,7 @@ class Child:
         self._on_ended(self)
         return left
 
-    async def _leaves(self, grace: float) -> bool:
+    async def _made_to_leave(self, grace: float) -> bool:
         if await self._gone_within(grace):
             return True
         await self._tree.terminate()
