@@ -17,7 +17,7 @@ import pytest
 
 from mcp_workbench import config
 from mcp_workbench.link import CannotConnect, Connect, Link
-from mcp_workbench.metatools import Address
+from mcp_workbench.metatools.requests import Address
 from mcp_workbench.raw_json import Payload
 from mcp_workbench.workbench import Workbench
 

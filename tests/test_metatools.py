@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench import metatools
-from mcp_workbench.config import Toolbox
+from mcp_workbench.config import Config, Toolbox
 from mcp_workbench.errors import CallError, InvalidParameters
-from mcp_workbench.metatools import Connected
+from mcp_workbench.metatools import answers
+from mcp_workbench.metatools.answers import Connected
+from mcp_workbench.metatools.definitions import instructions, meta_tools
+from mcp_workbench.metatools.requests import Address, tool_and_arguments, toolbox_name
 from mcp_workbench.offers import TOOLS, Listing, Offer
 from mcp_workbench.wire import Answer
 
@@ -30,7 +32,7 @@ PROD = toolbox("prod", None, 2)
 
 def test_the_listing_is_to_the_letter() -> None:
     assert (
-        metatools.instructions([DEV, PROD])
+        instructions([DEV, PROD])
         == """\
 Available Toolboxes:
 
@@ -46,7 +48,7 @@ To access tools from a toolbox, use open_toolbox with the toolbox name."""
 
 def test_without_toolboxes_the_listing_says_how_to_get_some() -> None:
     assert (
-        metatools.instructions([], "workbench_")
+        instructions([], "workbench_")
         == """\
 No toolboxes configured.
 
@@ -56,33 +58,36 @@ See documentation for configuration format."""
 
 
 def test_the_number_of_servers_is_not_inflected() -> None:
-    assert "one (1 servers)\n" in metatools.instructions([toolbox("one", servers=1)])
-    assert "none (0 servers)\n" in metatools.instructions([toolbox("none", servers=0)])
+    assert "one (1 servers)\n" in instructions([toolbox("one", servers=1)])
+    assert "none (0 servers)\n" in instructions([toolbox("none", servers=0)])
 
 
 def test_the_listing_names_the_opener_with_its_prefix() -> None:
-    text = metatools.instructions([DEV], "workbench_")
+    text = instructions([DEV], "workbench_")
     assert text.endswith("To access tools from a toolbox, use workbench_open_toolbox with the toolbox name.")
 
 
 def test_descriptions_in_the_listing_are_never_cut() -> None:
     long = "ä" * 5000
-    assert f"  Description: {long}\n" in metatools.instructions([toolbox("dev", long)])
+    assert f"  Description: {long}\n" in instructions([toolbox("dev", long)])
 
 
 def test_an_empty_description_is_none() -> None:
-    assert "  Description: No description provided\n" in metatools.instructions([toolbox("dev", "")])
+    assert "  Description: No description provided\n" in instructions([toolbox("dev", "")])
 
 
 # The definitions ----------------------------------------------------------------------------------
 
 
-def defined(*toolboxes: Toolbox, prefix: str = "", **options: bool) -> dict[str, Any]:
-    """The definitions of the meta-tools by name."""
-    found = metatools.definitions(toolboxes, prefix, **options)
-    read = {name: json.loads(definition) for name, definition in found.items()}
-    assert [each["name"] for each in read.values()] == list(read)
-    return read
+def configured(*toolboxes: Toolbox, **more: Any) -> Config:
+    return Config(toolboxes={toolbox.name: toolbox for toolbox in toolboxes}, **more)
+
+
+def defined(*toolboxes: Toolbox, **more: Any) -> dict[str, Any]:
+    """The definitions of the meta-tools, by the names under which they are listed."""
+    found = meta_tools(configured(*toolboxes, **more))
+    read = [json.loads(definition) for definition in found.values()]
+    return {each["name"]: each for each in read}
 
 
 def test_there_are_three_meta_tools_and_no_listing_among_them() -> None:
@@ -90,13 +95,13 @@ def test_there_are_three_meta_tools_and_no_listing_among_them() -> None:
 
 
 def test_the_prefix_stands_before_their_names_and_where_they_are_spoken_of() -> None:
-    found = defined(DEV, prefix="workbench_")
+    found = defined(DEV, meta_tool_prefix="workbench_")
     assert list(found) == ["workbench_open_toolbox", "workbench_use_tool", "workbench_close_toolbox"]
     assert "workbench_open_toolbox" in found["workbench_use_tool"]["description"]
 
 
 def test_our_own_definitions_pass_our_own_reading_of_definitions() -> None:
-    definitions = metatools.definitions([DEV, PROD], read_only=True)
+    definitions = meta_tools(configured(DEV, PROD, read_only_tools=True))
     listing = Listing(TOOLS)
     assert listing.take(b'{"tools":[%b]}' % b",".join(definitions.values())) is None
     assert listing.left_out == []
@@ -161,14 +166,14 @@ ADDRESS = '"tool":{"toolbox":"dev","server":"files","tool":"read"}'
 
 def complaint(text: str) -> str:
     with pytest.raises(InvalidParameters) as caught:
-        metatools.tool_and_arguments(text.encode())
+        tool_and_arguments(text.encode())
     assert isinstance(caught.value, CallError)
     return str(caught.value)
 
 
 def given_arguments(text: str) -> bytes:
-    address, arguments = metatools.tool_and_arguments(f'{{{ADDRESS},"arguments":{text}}}'.encode())
-    assert address == metatools.Address("dev", "files", "read")
+    address, arguments = tool_and_arguments(f'{{{ADDRESS},"arguments":{text}}}'.encode())
+    assert address == Address("dev", "files", "read")
     return bytes(arguments)
 
 
@@ -178,12 +183,12 @@ def test_arguments_are_handed_on_as_they_came(text: str) -> None:
 
 
 def test_missing_arguments_are_none() -> None:
-    _, arguments = metatools.tool_and_arguments(f"{{{ADDRESS}}}".encode())
+    _, arguments = tool_and_arguments(f"{{{ADDRESS}}}".encode())
     assert bytes(arguments) == b"{}"
 
 
 def test_arguments_may_stand_before_the_tool() -> None:
-    _, arguments = metatools.tool_and_arguments(f'{{"arguments":{{"a":1}},{ADDRESS}}}'.encode())
+    _, arguments = tool_and_arguments(f'{{"arguments":{{"a":1}},{ADDRESS}}}'.encode())
     assert bytes(arguments) == b'{"a":1}'
 
 
@@ -280,7 +285,7 @@ def test_a_lone_surrogate_makes_the_arguments_no_less_strict_and_no_complaint_em
     told = complaint(text)
     assert told.startswith("Invalid parameters: ")
     assert len(told) > len("Invalid parameters: ")
-    assert metatools.text_result(told, is_error=True).member == "result"
+    assert answers.text_result(told, is_error=True).member == "result"
 
 
 @pytest.mark.parametrize(
@@ -299,25 +304,25 @@ def test_a_lone_surrogate_makes_the_arguments_no_less_strict_and_no_complaint_em
 )
 def test_what_is_wrong_with_the_name_of_a_toolbox_is_said_to_the_letter(text: str, told: str) -> None:
     with pytest.raises(InvalidParameters) as caught:
-        metatools.toolbox_name(text.encode())
+        toolbox_name(text.encode())
     assert str(caught.value) == told
 
 
 def test_a_name_with_a_lone_surrogate_is_complained_of() -> None:
     with pytest.raises(InvalidParameters) as caught:
-        metatools.toolbox_name(b'{"toolbox_name":"\\ud800"}')
+        toolbox_name(b'{"toolbox_name":"\\ud800"}')
     assert "toolbox_name" in str(caught.value)
 
 
 def test_the_name_of_a_toolbox_is_read() -> None:
-    assert metatools.toolbox_name(b'{"toolbox_name" : "d\\u0065v"}') == "dev"
+    assert toolbox_name(b'{"toolbox_name" : "d\\u0065v"}') == "dev"
 
 
 @given(st.text(), st.text(), st.text())
 def test_names_are_never_taken_apart(box: str, server: str, name: str) -> None:
     frame = dumped({"tool": {"toolbox": box, "server": server, "tool": name}})
     if box and server and name:
-        address, _ = metatools.tool_and_arguments(frame)
+        address, _ = tool_and_arguments(frame)
         assert (address.toolbox, address.server, address.tool) == (box, server, name)
 
 
@@ -339,7 +344,7 @@ def error_of(answer: Answer) -> bool:
 
 
 def test_the_answer_of_an_opening_is_to_the_letter() -> None:
-    found = metatools.opened(
+    found = answers.opened(
         DEV,
         [serving("s0", tool("read", description="Reads", title="R")), serving("s1", tool("write"))],
         ["Failed to connect to server 's2' in toolbox 'dev': exited with code 1"],
@@ -355,30 +360,30 @@ def test_the_answer_of_an_opening_is_to_the_letter() -> None:
 
 
 def test_errors_are_there_only_when_something_failed() -> None:
-    found = json.loads(text_of(metatools.opened(DEV, [serving("s0")], [])))
+    found = json.loads(text_of(answers.opened(DEV, [serving("s0")], [])))
     assert list(found) == ["toolbox", "description", "servers_connected", "tools"]
 
 
 def test_a_toolbox_without_a_description_says_so_in_the_answer_too() -> None:
-    found = json.loads(text_of(metatools.opened(PROD, [], [])))
+    found = json.loads(text_of(answers.opened(PROD, [], [])))
     assert found["description"] == "No description provided"
     assert found["servers_connected"] == 0
 
 
 def test_when_all_servers_failed_the_answer_is_their_errors_as_text() -> None:
-    found = metatools.opened(DEV, [], ["first failed", "second failed:\nits stderr"])
+    found = answers.opened(DEV, [], ["first failed", "second failed:\nits stderr"])
     assert error_of(found)
     assert text_of(found) == "first failed\nsecond failed:\nits stderr"
 
 
 def test_a_server_without_tools_still_counts_as_connected() -> None:
-    found = metatools.opened(DEV, [serving("s0")], ["tool 'x' is left out"])
+    found = answers.opened(DEV, [serving("s0")], ["tool 'x' is left out"])
     assert not error_of(found)
     assert json.loads(text_of(found))["servers_connected"] == 1
 
 
 def test_the_answer_has_no_space_between_tokens_and_no_other_field() -> None:
-    found = metatools.opened(DEV, [serving("s0", tool("a", annotations={"x": [1, {}]}))], [])
+    found = answers.opened(DEV, [serving("s0", tool("a", annotations={"x": [1, {}]}))], [])
     text = text_of(found)
     assert text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
     assert list(json.loads(bytes(found.body))) == ["content"]
@@ -386,7 +391,7 @@ def test_the_answer_has_no_space_between_tokens_and_no_other_field() -> None:
 
 def test_a_field_of_a_tool_that_is_named_like_ours_does_not_lead_astray() -> None:
     evil = tool("a", toolbox_name="prod", source_server="other", toolbox="x")
-    (found,) = json.loads(text_of(metatools.opened(DEV, [serving("s0", evil)], [])))["tools"]
+    (found,) = json.loads(text_of(answers.opened(DEV, [serving("s0", evil)], [])))["tools"]
     assert (found["name"], found["toolbox_name"], found["source_server"]) == ("a", "dev", "s0")
     assert found["toolbox"] == "x"
 
@@ -397,29 +402,29 @@ def test_values_of_a_definition_pass_as_they_are_written() -> None:
         b'{"tools":[{"name":"a", "x": 1E400, "\\ud800": "\\udfff", "y": "\\u0061\\/",'
         b'"inputSchema":{"type":"object"}}]}'
     )
-    text = text_of(metatools.opened(DEV, [Connected("s0", b"null", [*listing.offers.values()])], []))
+    text = text_of(answers.opened(DEV, [Connected("s0", b"null", [*listing.offers.values()])], []))
     for part in ('"x":1E400', '"\\udfff"', '"\\ud800":', '"\\u0061\\/"'):
         assert part in text
 
 
 def test_names_with_control_and_bidi_characters_pass_as_json() -> None:
     strange = 'a"\\\n\x1b\u202e'
-    found = json.loads(text_of(metatools.opened(DEV, [serving("s0", tool(strange))], [])))
+    found = json.loads(text_of(answers.opened(DEV, [serving("s0", tool(strange))], [])))
     assert found["tools"][0]["name"] == strange
 
 
 def test_a_closing_answers_what_went() -> None:
-    assert text_of(metatools.closed("dev", 2, 7)) == (
+    assert text_of(answers.closed("dev", 2, 7)) == (
         '{"toolbox":"dev","servers_disconnected":2,"tools_unregistered":7}'
     )
 
 
 @given(st.text(), st.booleans())
 def test_any_text_makes_a_sound_result(text: str, is_error: bool) -> None:
-    found = json.loads(bytes(metatools.text_result(text, is_error=is_error).body))
+    found = json.loads(bytes(answers.text_result(text, is_error=is_error).body))
     assert found["content"] == [{"type": "text", "text": text}]
     assert found.get("isError", False) is is_error
 
 
 def test_text_with_a_lone_surrogate_makes_a_sound_result_too() -> None:
-    assert text_of(metatools.text_result("a\ud800")) == "a\ud800"
+    assert text_of(answers.text_result("a\ud800")) == "a\ud800"

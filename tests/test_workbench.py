@@ -14,7 +14,7 @@ from mcp_workbench.eras import Declared
 from mcp_workbench.errors import CallError, CallInterrupted, NotFound, ServerUnavailable, ToolboxNotOpen
 from mcp_workbench.lifecycle import RestartPolicy
 from mcp_workbench.link import CannotConnect, Connect
-from mcp_workbench.metatools import Address
+from mcp_workbench.metatools.requests import Address
 from mcp_workbench.raw_json import Payload
 from mcp_workbench.session import Session
 from mcp_workbench.toolbox import Toolbox

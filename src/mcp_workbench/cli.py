@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from . import __version__, chains, config, metatools
+from . import __version__, chains, config
 from .config import Config
 from .errors import ConfigError, Problem
+from .metatools import definitions
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -101,7 +102,7 @@ def _serve(file: str | None, fixed: Sequence[str] = ()) -> int:
 
     from .greeting import greet
 
-    unread, declared = greet(metatools.greeting(configuration, fixed), chain)
+    unread, declared = greet(definitions.greeting(configuration, fixed), chain)
 
     from . import stdio
     from .events import log_to_stderr

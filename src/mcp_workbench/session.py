@@ -7,13 +7,16 @@ from functools import partial
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from . import eras, lifecycle, metatools, offers, progress, raw_json, upwards, wire
+from . import eras, lifecycle, offers, progress, raw_json, upwards, wire
 from .client import Client
 from .config import Config
 from .downstream import Downstream
 from .eras import Declared
 from .errors import CallError, NotFound, NotReadOnly
-from .metatools import CLOSE, OPEN, USE, USE_READONLY, Connected
+from .metatools import answers, definitions
+from .metatools.answers import Connected
+from .metatools.definitions import CLOSE, OPEN, USE, USE_READONLY
+from .metatools.requests import tool_and_arguments, toolbox_name
 from .naming import NativeNames
 from .offers import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from .pages import BadCursor
@@ -44,21 +47,16 @@ class Session:
         self.peer = Peer(send, self)
         self.client = Client(self.peer, declared, self._offers_changed)
         self.workbench = Workbench(config, reach, self.client)
-        prefix = config.meta_tool_prefix
-        toolboxes = config.toolboxes.values()
-        self._greeting = metatools.greeting(config, fixed)
-        self._tools = {prefix + OPEN: self._open, prefix + USE: self._use, prefix + CLOSE: self._close}
-        if config.read_only_tools:
-            self._tools[prefix + USE_READONLY] = self._use_readonly
-        servers = [(toolbox.name, server) for toolbox in toolboxes for server in toolbox.servers]
+        self._greeting = definitions.greeting(config, fixed)
+        serve = {OPEN: self._open, USE: self._use, USE_READONLY: self._use_readonly, CLOSE: self._close}
+        prefix, meta_tools = config.meta_tool_prefix, definitions.meta_tools(config)
+        self._tools = {prefix + name: serve[name] for name in meta_tools}
+        servers = [
+            (toolbox.name, server) for toolbox in config.toolboxes.values() for server in toolbox.servers
+        ]
         bare = fixed[0] if len(fixed) == 1 else ""
         self._view = View(
-            metatools.definitions(
-                toolboxes,
-                prefix,
-                read_only=config.read_only_tools,
-                native=config.tool_mode == "dynamic",
-            ),
+            {prefix + name: definition for name, definition in meta_tools.items()},
             NativeNames(servers, reserved=self._tools, without_prefix=bare),
             NativeNames(servers, without_prefix=bare),
             self.client.claims,
@@ -100,7 +98,7 @@ class Session:
             case Malformed():
                 return wire.error(raw_json.INVALID_PARAMS, f"Invalid {method}: {error}")
             case CallError() if method == "tools/call":  # for a model to read and mend
-                return metatools.text_result(str(error), is_error=True)
+                return answers.text_result(str(error), is_error=True)
             case CallError():
                 return wire.error(raw_json.INTERNAL_ERROR, str(error))
         return None
@@ -240,7 +238,7 @@ class Session:
         return await self._call_native(native, arguments, meta)
 
     async def _open(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
-        toolbox = await self.workbench.open(metatools.toolbox_name(arguments))
+        toolbox = await self.workbench.open(toolbox_name(arguments))
         self._announce(asked=True)
         configured = self._config.toolboxes[toolbox.name]
         connected = [
@@ -253,16 +251,16 @@ class Session:
         ]
         if self._shows_natively(toolbox.name):
             names = self._view.tools_of(toolbox.name)
-            return metatools.opened_natively(configured, connected, toolbox.failures(), names)
-        return metatools.opened(configured, connected, toolbox.failures())
+            return answers.opened_natively(configured, connected, toolbox.failures(), names)
+        return answers.opened(configured, connected, toolbox.failures())
 
     def _use(self, arguments: Payload, meta: dict[str, Payload]) -> Answering:
-        address, given = metatools.tool_and_arguments(arguments)
+        address, given = tool_and_arguments(arguments)
         server = self.workbench.answering(address)
         return server.call(address.tool, given, meta, self._relay(meta) if meta else None)
 
     async def _use_readonly(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
-        address, given = metatools.tool_and_arguments(arguments)
+        address, given = tool_and_arguments(arguments)
         server = self.workbench.answering(address)
         try:
             return await server.call(address.tool, given, meta, self._relay(meta), read_only=True)
@@ -270,10 +268,10 @@ class Session:
             raise CallError(f"{refusal}; call it with {self._config.meta_tool_prefix}{USE}") from None
 
     def _close(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
-        name = metatools.toolbox_name(arguments)
+        name = toolbox_name(arguments)
         gone = self.workbench.close(name)
         self._announce(asked=True)
-        return metatools.closed(name, *gone)
+        return answers.closed(name, *gone)
 
     def _relay(self, meta: dict[str, Payload]) -> OnProgress | None:
         """Where progress of a request goes, if its client wants to know."""

@@ -10,7 +10,8 @@ from .client import Client
 from .downstream import Downstream
 from .errors import NotFound, ToolboxNotOpen
 from .link import Connect
-from .metatools import OPEN, Address
+from .metatools.definitions import OPEN
+from .metatools.requests import Address
 from .naming import Origin, nearest
 from .toolbox import Toolbox, server_not_found
 

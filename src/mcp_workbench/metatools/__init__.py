@@ -1,0 +1,1 @@
+"""What an agent reads and writes: the listing, the meta-tools, their arguments and their answers. Pure."""
