@@ -11,7 +11,7 @@ import pytest
 
 import mcp_workbench
 from tests.test_contract_configuration import HELLO
-from tests.workbench import COMMAND, Json, fake, toolboxes
+from tests.workbench import COMMAND, Json, fake, serving, toolboxes
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = {
@@ -219,6 +219,21 @@ def test_a_client_that_closes_stdout_ends_the_workbench(greeted: bool, tmp_path:
         process.stdin.flush()
         assert process.wait(20) == 0  # with stdin still open
         assert b"Traceback" not in process.stderr.read()
+
+
+def files_in(pid: int) -> str:
+    """The files that a process has loaded."""
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+async def test_a_session_over_pipes_does_not_load_openssl(tmp_path: Path) -> None:
+    async with serving(toolboxes(box={"files": fake()}), tmp_path) as client:
+        assert await client.text("box", "files", "echo", text="hello") == "hello"
+        loaded = files_in(client.process.pid)
+    assert "uvloop" in loaded
+    assert "libssl" not in loaded
+    assert "libcrypto" not in loaded
 
 
 def test_a_last_line_without_its_end_is_answered(tmp_path: Path) -> None:

@@ -101,8 +101,11 @@ def _serve(file: str | None, fixed: Sequence[str] = ()) -> int:
     chain = _chain(place)
 
     from .greeting import greet
+    from .without_openssl import load_event_loop
 
     unread, declared = greet(definitions.greeting(configuration, fixed), chain)
+
+    load_event_loop()
 
     from . import stdio
     from .events import log_to_stderr
