@@ -114,10 +114,22 @@ def test_check_warns_of_variables_that_are_not_set_here(tmp_path: Path) -> None:
     assert b"no problems, 1 warnings" in done.stdout
 
 
+def test_check_warns_of_files_and_folders_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there.env").touch()
+    there = fake() | {"cwd": "there", "envFile": "there.env"}
+    gone = fake() | {"cwd": "gone", "envFile": "gone.env"}
+    configured(tmp_path, toolboxes(dev={"a": there, "b": gone, "c": fake() | {"cwd": "${HOME}/gone"}}))
+    told = run(tmp_path, "check").stderr.decode()
+    assert "toolboxes.dev.mcpServers.b.cwd: 'gone' is not there" in told
+    assert "toolboxes.dev.mcpServers.b.envFile: 'gone.env' is not there" in told
+    assert told.count("warning") == 2
+
+
 def test_check_looks_at_the_toolboxes_that_are_named(tmp_path: Path) -> None:
     configured(tmp_path, toolboxes(dev={"a": fake()}))
     assert run(tmp_path, "--toolbox", "dev", "check").returncode == 0
-    done = run(tmp_path, "--toolbox", "deb", "check")
+    done = run(tmp_path, "check", "--toolbox", "deb")
     assert (done.returncode, b"did you mean 'dev'?" in done.stderr) == (2, True)
 
 

@@ -1,0 +1,67 @@
+"""What all commands share: the configuration that they read, and how they print."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from . import config
+from .config import Config
+from .errors import ConfigError, Problem
+
+# os.path instead of pathlib, here and wherever a session comes by: pathlib is half a megabyte.
+
+DONE: Final = 0
+NOT_PRINTED: Final = 1
+WRONG: Final = 2  # the configuration, or how the command was used
+INTERRUPTED: Final = 130
+
+_DEFAULT_FILE: Final = "workbench-config.json"
+
+
+def open_standard_streams() -> None:
+    """What the shell has closed (`2>&-`) leads nowhere: else the next file that is opened takes its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
+
+
+def read(file: str | None, toolboxes: Sequence[str] = ()) -> tuple[str, Config]:
+    """The place of the configuration and what it says; these toolboxes are among its own."""
+    place = file or os.environ.get("WORKBENCH_CONFIG") or _DEFAULT_FILE
+    try:
+        with open(place, "rb") as opened:
+            data = opened.read()
+            mode = os.fstat(opened.fileno()).st_mode
+    except OSError as error:
+        problem = Problem(
+            place,
+            f"cannot be read ({error.strerror})",
+            "create it, or name another with --config FILE or WORKBENCH_CONFIG",
+        )
+        raise ConfigError([problem]) from None
+    configuration = config.parse(data, config.warnings_of_mode(mode, place))
+    if problems := config.unknown_toolboxes(configuration, toolboxes):
+        raise ConfigError(problems, configuration.warnings)
+    return os.path.abspath(place), configuration
+
+
+def say(text: str) -> int:
+    """Print to stdout; the exit code."""
+    try:
+        print(text, flush=True)
+    except OSError:  # whoever was reading has read enough (`| head`), or the disk is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the exit
+        return NOT_PRINTED
+    return DONE
+
+
+def report(problems: Sequence[Problem], warnings: Sequence[Problem]) -> None:
+    """Print to stderr what is wrong with the configuration."""
+    if problems or warnings:
+        from .events import printable
+
+        for problem in problems:
+            print(printable(f"error: {problem}"), file=sys.stderr)
+        for warning in warnings:
+            print(printable(f"warning: {warning}"), file=sys.stderr)
