@@ -12,7 +12,7 @@ from mcp_workbench.errors import CallError, InvalidParameters
 from mcp_workbench.metatools import answers
 from mcp_workbench.metatools.answers import Connected
 from mcp_workbench.metatools.definitions import instructions, meta_tools
-from mcp_workbench.metatools.requests import Address, tool_and_arguments, toolbox_name
+from mcp_workbench.metatools.requests import Address, read_closing, read_opening, tool_and_arguments
 from mcp_workbench.offers import TOOLS, Listing, Offer
 from mcp_workbench.wire import Answer
 
@@ -304,18 +304,18 @@ def test_a_lone_surrogate_makes_the_arguments_no_less_strict_and_no_complaint_em
 )
 def test_what_is_wrong_with_the_name_of_a_toolbox_is_said_to_the_letter(text: str, told: str) -> None:
     with pytest.raises(InvalidParameters) as caught:
-        toolbox_name(text.encode())
+        read_closing(text.encode())
     assert str(caught.value) == told
 
 
 def test_a_name_with_a_lone_surrogate_is_complained_of() -> None:
     with pytest.raises(InvalidParameters) as caught:
-        toolbox_name(b'{"toolbox_name":"\\ud800"}')
+        read_opening(b'{"toolbox_name":"\\ud800"}')
     assert "toolbox_name" in str(caught.value)
 
 
 def test_the_name_of_a_toolbox_is_read() -> None:
-    assert toolbox_name(b'{"toolbox_name" : "d\\u0065v"}') == "dev"
+    assert read_opening(b'{"toolbox_name" : "d\\u0065v"}').toolbox_name == "dev"
 
 
 @given(st.text(), st.text(), st.text())

@@ -28,6 +28,7 @@ class Declared(msgspec.Struct, frozen=True):
     chain: str
     revision: str = LATEST
     capabilities: dict[str, Raw] = {}
+    client: str = ""  # the name of the program
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -41,6 +42,7 @@ class Hello(msgspec.Struct, frozen=True):
 class _Asked(msgspec.Struct):
     protocolVersion: str | UnsetType = UNSET  # noqa: N815
     capabilities: dict[str, Raw] = {}
+    clientInfo: Raw | UnsetType = UNSET  # noqa: N815
     meta: Raw | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
@@ -76,7 +78,15 @@ def greeted(params: Payload, greeting: Greeting, chain: str) -> tuple[Answer, De
         "serverInfo": {"name": "mcp-workbench", "title": "MCP Workbench", "version": __version__},
         "instructions": greeting.instructions,
     }
-    return wire.result(raw_json.encoded(body)), Declared(chain, revision, asked.capabilities)
+    declared = Declared(chain, revision, asked.capabilities, _name_in(asked.clientInfo))
+    return wire.result(raw_json.encoded(body)), declared
+
+
+def _name_in(info: Raw | UnsetType) -> str:
+    try:
+        return raw_json.text_or_none(raw_json.members_if_any(info).get("name", b"null")) or ""
+    except Malformed:
+        return ""  # no reason not to be served
 
 
 def initialize_params(client: Declared) -> bytes:

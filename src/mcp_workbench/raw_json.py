@@ -33,7 +33,7 @@ class Reader(Generic[T]):
     """Reads the members of an object that a struct names, and leaves the others alone."""
 
     def __init__(self, shape: type[T]) -> None:
-        self._shape = shape
+        self.shape = shape
         self._fast = msgspec.json.Decoder(shape).decode
 
     def __call__(self, frame: Payload) -> T:
@@ -49,12 +49,12 @@ class Reader(Generic[T]):
         found = _members(_text(frame))
         values: dict[str, object] = {}
         try:
-            for field in msgspec.structs.fields(self._shape):  # type: ignore[arg-type]
+            for field in msgspec.structs.fields(self.shape):  # type: ignore[arg-type]
                 if (text := found.pop(field.encode_name, None)) is not None:
                     values[field.name] = _decode(text, field.type)
-            if found and self._shape.__struct_config__.forbid_unknown_fields:  # type: ignore[attr-defined]
+            if found and self.shape.__struct_config__.forbid_unknown_fields:  # type: ignore[attr-defined]
                 raise Malformed("unknown fields", INVALID_REQUEST)
-            return self._shape(**values)
+            return self.shape(**values)
         except (msgspec.DecodeError, TypeError, RecursionError) as error:
             raise Malformed(str(error), INVALID_REQUEST) from None
 

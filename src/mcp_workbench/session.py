@@ -16,7 +16,7 @@ from .errors import CallError, NotFound, NotReadOnly
 from .metatools import answers, definitions
 from .metatools.answers import Connected
 from .metatools.definitions import CLOSE, OPEN, USE, USE_READONLY
-from .metatools.requests import tool_and_arguments, toolbox_name
+from .metatools.requests import read_closing, read_opening, tool_and_arguments
 from .naming import NativeNames
 from .offers import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from .pages import BadCursor
@@ -238,7 +238,7 @@ class Session:
         return await self._call_native(native, arguments, meta)
 
     async def _open(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
-        toolbox = await self.workbench.open(toolbox_name(arguments))
+        toolbox = await self.workbench.open(read_opening(arguments).toolbox_name)
         self._announce(asked=True)
         configured = self._config.toolboxes[toolbox.name]
         connected = [
@@ -268,7 +268,7 @@ class Session:
             raise CallError(f"{refusal}; call it with {self._config.meta_tool_prefix}{USE}") from None
 
     def _close(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
-        name = toolbox_name(arguments)
+        name = read_closing(arguments).toolbox_name
         gone = self.workbench.close(name)
         self._announce(asked=True)
         return answers.closed(name, *gone)

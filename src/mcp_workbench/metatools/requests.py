@@ -1,14 +1,19 @@
 """What the meta-tools are asked, read and refused in the words of the contract. Pure."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from .. import raw_json
 from ..errors import InvalidParameters
 from ..raw_json import Malformed, Payload
+
+T = TypeVar("T")
+
+Detail = Literal["full", "signatures", "names"]
+Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
 
 
 class Address(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,44 +29,77 @@ class Use(msgspec.Struct, forbid_unknown_fields=True):
     arguments: Raw | UnsetType = UNSET
 
 
-class ToolboxName(msgspec.Struct, forbid_unknown_fields=True):
+class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    toolbox_name: str
+    detail: Detail | None = None
+    max_tokens: Count | None = None
+
+
+class Closing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     toolbox_name: str
 
 
-_read_use = raw_json.Reader(Use)
-_read_toolbox_name = raw_json.Reader(ToolboxName)
-
-_TEXT: Final = "string"
-_ADDRESS_FIELDS: Final = {"toolbox": _TEXT, "server": _TEXT, "tool": _TEXT}
-
-
-def toolbox_name(arguments: Payload) -> str:
-    """What `open_toolbox` and `close_toolbox` are asked about."""
-    try:
-        return _read_toolbox_name(arguments).toolbox_name
-    except Malformed:
-        raise InvalidParameters(_complaints(arguments, {"toolbox_name": _TEXT})) from None
+class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    query: str
+    toolbox: str | None = None
+    limit: Count | None = None
 
 
-def tool_and_arguments(arguments: Payload) -> tuple[Address, Payload]:
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tools: list[Address]
+
+
+class Reader(raw_json.Reader[T]):
+    """Reads what a meta-tool is asked; says all that is wrong with it at once."""
+
+    def __call__(self, frame: Payload) -> T:
+        try:
+            return self._fast(frame)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._carefully(frame)
+
+    def _carefully(self, frame: Payload) -> T:
+        try:
+            return super().__call__(frame)
+        except Malformed:
+            raise InvalidParameters("; ".join(_complaints(frame, self.shape))) from None
+
+
+read_opening = Reader(Opening)
+read_closing = Reader(Closing)
+read_search = Reader(Search)
+_read_use = Reader(Use)
+_read_description = Reader(Description)
+
+
+def tool_and_arguments(asked: Payload) -> tuple[Address, Payload]:
     """Which tool `use_tool` is asked to call, and with what, as it came."""
-    try:
-        use = _read_use(arguments)
-    except Malformed:
-        raise InvalidParameters(_use_complaints(arguments)) from None
+    use = _read_use(asked)
     address, given = use.tool, use.arguments
     if not (address.toolbox and address.server and address.tool):
-        empty = next(part for part in _ADDRESS_FIELDS if not getattr(address, part))
-        raise InvalidParameters(f"{empty} cannot be empty", of="tool identifier")
+        _refuse_empty(address)
     if given is UNSET:
         return address, b"{}"
     return address, given if bytes(given)[:1] == b"{" else _meant(given)
 
 
+def tools_to_describe(asked: Payload) -> list[Address]:
+    tools = _read_description(asked).tools
+    for address in tools:
+        _refuse_empty(address)
+    return tools
+
+
+def _refuse_empty(address: Address) -> None:
+    for part in address.__struct_fields__:
+        if not getattr(address, part):
+            raise InvalidParameters(f"{part} cannot be empty", of="tool identifier")
+
+
 def _meant(arguments: Raw) -> Payload:
     """The arguments where a model wrote them as the text of an object."""
     kind = _kind(arguments)
-    if kind == _TEXT:
+    if kind == "string":
         try:
             text: str = msgspec.json.decode(arguments, type=str)
             raw_json.members(text.encode())
@@ -72,34 +110,60 @@ def _meant(arguments: Raw) -> Payload:
     raise InvalidParameters(f"arguments: expected object, received {kind}")
 
 
-def _use_complaints(arguments: Payload) -> str:
-    complaints = _complaints(arguments, {"tool": "object"}, optional=("arguments",))
-    if complaints:
-        return complaints
-    return _complaints(raw_json.members(arguments)["tool"], _ADDRESS_FIELDS, inside="tool")
+# What is wrong ----------------------------------------------------------------------------------
 
 
-def _complaints(
-    frame: Payload, fields: Mapping[str, str], optional: Sequence[str] = (), inside: str = ""
-) -> str:
-    """What is wrong with an object that should have these fields, in the words of the contract."""
+def _complaints(frame: Payload, shape: type, place: str = "") -> Iterator[str]:
+    """All that keeps a value from being an object of this shape, in the words of the contract."""
     if _kind(frame) != "object":
-        return f"expected object, received {_kind(frame)}"
+        yield f"expected object, received {_kind(frame)}"
+        return
     found = raw_json.members(frame)
-    where, place = (f"{inside}.", f" in {inside}") if inside else ("", "")
-    unknown = [
-        f"Unrecognized key: '{key}'{place}" for key in found if key not in fields and key not in optional
-    ]
-    missing = [f"{where}{name}: required" for name in fields if name not in found]
-    mistyped = [
-        f"{where}{name}: expected {kind}, received {_received(found[name])}"
-        for name, kind in fields.items()
-        if name in found and _received(found[name]) != kind
-    ]
-    return "; ".join([*unknown, *missing, *mistyped])
+    fields = {field.encode_name: field for field in msgspec.structs.fields(shape)}
+    beginning, ending = (f"{place}.", f" in {place}") if place else ("", "")
+    for key in found:
+        if key not in fields:
+            yield f"Unrecognized key: '{key}'{ending}"
+    for name, field in fields.items():
+        if field.required and name not in found:
+            yield f"{beginning}{name}: required"
+    for name, field in fields.items():
+        if name in found:
+            yield from _misfits(found[name], field.type, beginning + name)
 
 
-_KINDS: Final = {b"{": "object", b"[": "array", b'"': _TEXT, b"t": "boolean", b"f": "boolean", b"n": "null"}
+def _misfits(value: Payload, kind: Any, place: str) -> Iterator[str]:
+    """What is wrong with a value that is there."""
+    try:
+        msgspec.json.decode(value, type=kind)
+    except msgspec.DecodeError:
+        if _kind(value) == "object" and hasattr(kind, "__struct_fields__"):
+            yield from _complaints(value, kind, place)
+        elif _kind(value) == "array" and get_origin(kind) is list:
+            for at, element in enumerate(raw_json.elements(value)):
+                yield from _misfits(element, get_args(kind)[0], f"{place}[{at}]")
+        else:
+            yield f"{place}: expected {_expected(kind)}, received {_received(value)}"
+
+
+def _expected(kind: Any) -> str:
+    if hasattr(kind, "__metadata__"):
+        return str(kind.__metadata__[0].description)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(get_args(kind))}"
+    if type(None) in get_args(kind):
+        return _expected(get_args(kind)[0])
+    return {str: "string", list: "array"}.get(get_origin(kind) or kind, "object")
+
+
+_KINDS: Final = {
+    b"{": "object",
+    b"[": "array",
+    b'"': "string",
+    b"t": "boolean",
+    b"f": "boolean",
+    b"n": "null",
+}
 
 
 def _kind(value: Payload) -> str:
@@ -108,7 +172,7 @@ def _kind(value: Payload) -> str:
 
 def _received(value: Payload) -> str:
     kind = _kind(value)
-    if kind == _TEXT:
+    if kind == "string":
         try:
             msgspec.json.decode(value, type=str)
         except msgspec.DecodeError:
