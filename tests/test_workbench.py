@@ -540,7 +540,7 @@ class Client:
 
     async def ask(self, method: str, params: Any = None) -> Json:
         key = self.send(method, params)
-        for _ in range(100):
+        for _ in range(1000):
             if not self.answers(key):
                 await asyncio.sleep(0.01)
         (answer,) = self.answers(key)
@@ -551,6 +551,11 @@ class Client:
         result = answer["result"]
         assert isinstance(result, dict)
         return result
+
+    async def open(self, toolbox: str) -> Json:
+        result = await self.call("open_toolbox", {"toolbox_name": toolbox})
+        opened: Json = json.loads(result["content"][0]["text"])
+        return opened
 
 
 @asynccontextmanager
@@ -865,11 +870,42 @@ async def test_what_may_have_changed_is_not_known_to_be_read_only_until_it_is_li
         files.list_changed()
         refused = error_text(await agent.call("use_readonly_tool", USE))
         assert refused.endswith("is not known to be read-only; call it with use_tool")
-        await until(lambda: len(files.asked("tools/list")) == 2)
-        assert "is not known" in error_text(await agent.call("use_readonly_tool", USE))
-        files.answer(files.asked("tools/list")[-1], {"tools": files.tools})
+        calling = asyncio.ensure_future(agent.call("use_readonly_tool", USE))
         await a_few_turns()
-        assert "isError" not in await agent.call("use_readonly_tool", USE)
+        files.answer(files.asked("tools/list")[-1], {"tools": files.tools})
+        assert "isError" not in await calling
+
+
+@on_a_clock
+async def test_what_a_server_has_just_announced_can_be_called_at_once() -> None:
+    servers = {"dev/files": changing(tool("read"))}
+    files = servers["dev/files"]
+    async with client(servers, read_only_tools=True) as agent:
+        await agent.call("open_toolbox", {"toolbox_name": "dev"})
+        for name in ("first", "second", "third"):
+            files.tools.append(tool(name))
+            files.list_changed()
+            used = {"tool": {"toolbox": "dev", "server": "files", "tool": name}}
+            assert "isError" not in await agent.call("use_tool", used)
+        assert len(files.asked("tools/list")) == 4
+        assert "not found" in error_text(
+            await agent.call("use_tool", {"tool": {"toolbox": "dev", "server": "files", "tool": "fourth"}})
+        )
+
+
+@on_a_clock
+async def test_what_could_not_be_listed_is_listed_at_the_next_opening() -> None:
+    servers = {"dev/files": changing(tool("read"))}
+    files = servers["dev/files"]
+    files.behave_as("resources/list", lambda _: dumped({"code": -32603, "message": "waking up"}))
+    async with client(servers) as agent:
+        opened = await agent.open("dev")
+        assert "waking up" in opened["_errors"][0]
+        files.behave("resources/list", {"resources": [{"uri": "r:1", "name": "r"}]})
+        assert "_errors" not in await agent.open("dev")
+        assert len((await agent.ask("resources/list", {}))["result"]["resources"]) == 1
+        await agent.call("open_toolbox", {"toolbox_name": "dev"})
+        assert len(files.asked("resources/list")) == 2
 
 
 @on_a_clock

@@ -83,6 +83,8 @@ class Downstream:
         self._stirred = asyncio.Event()  # the link is gone, or what it offers has changed
         self._changed: set[Kind] = set()  # kinds of offers that are to be listed anew
         self._stale: set[Kind] = set()  # kinds whose last list is older than their last change
+        self._retried: set[Kind] = set()  # kinds that could not be listed, and are tried again for an opening
+        self._hurried = asyncio.Event()  # somebody waits for the next listing
         self._listings: dict[Kind, Listing] = {}
         self._subscriptions: dict[str, str] = {}  # its URIs, and how the client knows them
         self._in_flight = 0  # requests of the client's
@@ -91,8 +93,8 @@ class Downstream:
         self._early: list[bytes] = []  # what it said before anything was asked
         self._garbage: list[str] = []
         self._last_words = ""
-        limit = server.call_timeout or lifecycle.CALL_WITHIN
-        self._patience = Patience(quiet=limit, longest=max(limit, lifecycle.CALL_AT_MOST))
+        self._call_patience = _patience(server.call_timeout)
+        self._patience = _patience(server.request_timeout)  # with all else
 
     def __repr__(self) -> str:
         return f"<{self} {type(self.state).__name__.lower()}, {self.noise} lines of noise>"
@@ -117,8 +119,38 @@ class Downstream:
         server serves already: this is the way of nearly every call.
         """
         ready = self._serving()
-        if not ready:
-            return self._call_when_ready(tool, arguments, meta, on_progress, read_only=read_only)
+        if ready and not self._may_be_outdated(ready, tool, read_only):
+            return self._call(ready, tool, arguments, meta, on_progress, read_only)
+        return self._call_later(tool, arguments, meta, on_progress, read_only)
+
+    def _may_be_outdated(self, ready: Ready, tool: str, read_only: bool) -> bool:
+        """Whether the answer about a tool could be another once the server is listed anew, as is due."""
+        return TOOLS in self._stale and (read_only or tool not in ready.offers[TOOLS])
+
+    async def _call_later(
+        self,
+        tool: str,
+        arguments: Payload,
+        meta: dict[str, Payload],
+        on_progress: OnProgress | None,
+        read_only: bool,
+    ) -> Answer:
+        """Once it serves, and is listed anew where that is due."""
+        ready = await self.ready()
+        if self._may_be_outdated(ready, tool, read_only):
+            await self._listed_anew()
+            ready = await self.ready()
+        return await self._call(ready, tool, arguments, meta, on_progress, read_only)
+
+    def _call(
+        self,
+        ready: Ready,
+        tool: str,
+        arguments: Payload,
+        meta: dict[str, Payload],
+        on_progress: OnProgress | None,
+        read_only: bool,
+    ) -> Outcome[Answer]:
         offer = ready.offers[TOOLS].get(tool)
         if not offer:
             raise NotFound(
@@ -132,19 +164,7 @@ class Downstream:
         token = self._token_in(meta, ready.peer) if on_progress else b""
         ending = b',"_meta":%b}' % raw_json.object_of(meta.items()) if meta else b"}"
         params = (b'{"name":%b,"arguments":' % raw_json.encoded(tool), arguments, ending)
-        return self._ask(ready.peer, "tools/call", params, token, on_progress)
-
-    async def _call_when_ready(
-        self,
-        tool: str,
-        arguments: Payload,
-        meta: dict[str, Payload],
-        on_progress: OnProgress | None,
-        *,
-        read_only: bool,
-    ) -> Answer:
-        await self.ready()
-        return await self.call(tool, arguments, meta, on_progress, read_only=read_only)
+        return self._ask(ready.peer, "tools/call", params, self._call_patience, token, on_progress)
 
     async def request(
         self,
@@ -158,7 +178,8 @@ class Downstream:
         token = self._token_in(meta, peer) if on_progress else b""
         if meta:
             params = {**params, "_meta": raw_json.object_of(meta.items())}
-        return await self._ask(peer, method, (raw_json.object_of(params.items()),), token, on_progress)
+        asked = (raw_json.object_of(params.items()),)
+        return await self._ask(peer, method, asked, self._patience, token, on_progress)
 
     @staticmethod
     def _token_in(meta: dict[str, Payload], peer: Peer) -> bytes:
@@ -171,13 +192,14 @@ class Downstream:
         peer: Peer,
         method: str,
         params: Sequence[Payload],
+        patience: Patience,
         token: bytes,
         on_progress: OnProgress | None,
     ) -> Outcome[Answer]:
         self._refuse_if_busy(peer)
         self._in_flight += 1
         return peer.request(
-            method, params, self._patience, token=token, on_progress=on_progress, finish=self._finished
+            method, params, patience, token=token, on_progress=on_progress, finish=self._finished
         )
 
     def _finished(self, method: str, how: Answer | BaseException) -> Answer:
@@ -237,9 +259,22 @@ class Downstream:
             raise ServerUnavailable(self.name, self.toolbox, _with(down.reason, more))
 
     async def settled(self) -> None:
-        """Wait until it is known whether the server serves."""
-        while isinstance(self.state, Starting):
+        """Wait until it is known whether the server serves, and what it offers."""
+        while isinstance(self.state, Starting) or self._retried:
             await self._turn()
+
+    async def _listed_anew(self) -> None:
+        """Wait for the listing that is due; not longer than can be expected of one."""
+        self._hurried.set()
+        await asyncio.sleep(0)  # from here on in a task, which a time limit needs
+        try:
+            async with asyncio.timeout(lifecycle.LISTED_ANEW_WITHIN):
+                # The one under way may have begun before the change: then there is a second one.
+                for _ in range(2):
+                    if TOOLS in self._stale and isinstance(self.state, Ready):
+                        await self._turn()
+        except TimeoutError:
+            pass
 
     async def _turn(self) -> None:
         """Wait for the next change of state."""
@@ -286,11 +321,17 @@ class Downstream:
             self._untold.add(method)
 
     def try_again(self) -> None:
-        """Ask for an attempt at once, if the server is down."""
+        """Ask for an attempt at once at what failed: to reach the server, or to list what it offers."""
         if isinstance(self.state, Down):
             # Before the owner gets to it, so that whoever asked can wait for the outcome.
             self._become(Starting())
             self._asked_again.set()
+        elif self._serving():
+            self._retried = {kind for kind, listing in self._listings.items() if listing.failure}
+            if self._retried:
+                self._changed |= self._retried
+                self._stirred.set()
+                self._hurried.set()
 
     def retire(self, reason: str) -> None:
         """Nothing of this server can be called from here on; its owner ends it."""
@@ -318,6 +359,7 @@ class Downstream:
         self._stirred.clear()
         self._changed.clear()
         self._stale.clear()
+        self._retried.clear()
         self._untold.clear()
         self._early.clear()
         self._garbage.clear()
@@ -416,15 +458,29 @@ class Downstream:
             changed, self._changed = self._changed, set()
             try:
                 async with asyncio.timeout(self._patience.quiet):
-                    listings = await list_offers(peer, hello, changed)
-                self._take(listings)
-                self._become(self._ready(peer, hello))
+                    self._take(await list_offers(peer, hello, changed))
             except (Gone, CannotConnect, Malformed, TimeoutError) as error:
                 self._keep(TOOLS, str(error) or f"it did not list within {self._patience.quiet:g} s")
-            await asyncio.wait((link.gone,), timeout=lifecycle.BETWEEN_LISTINGS)
+            self._retried -= changed
+            if not link.gone.done():
+                self._become(self._ready(peer, hello))
+                await self._pause(link)
         # Its callbacks run in the order in which they were added: after this wait `_lost` has run.
         await asyncio.wait((link.gone,))
         return f"{link.gone.result()}{self._last_words}"
+
+    async def _pause(self, link: Link) -> None:
+        """At most one listing a second, unless somebody waits for the next."""
+        hurried = asyncio.ensure_future(self._hurried.wait())
+        try:
+            await asyncio.wait(
+                (link.gone, hurried),
+                timeout=lifecycle.BETWEEN_LISTINGS,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            hurried.cancel()
+            self._hurried.clear()
 
     def _take(self, listings: Listings) -> None:
         """Put new lists in the place of the old ones, except where listing failed."""
@@ -472,7 +528,9 @@ class Downstream:
         self.state = state
         if isinstance(state, Ready):
             self.offered = state.offers
-        elif isinstance(state, Down) and state.next_attempt is None:
+        else:
+            self._retried.clear()
+        if isinstance(state, Down) and state.next_attempt is None:
             self.offered = {}
         self._client.offers_changed()
         for turn in [*self._watching]:
@@ -527,6 +585,12 @@ class Downstream:
     def _masked(self, text: str) -> str:
         """What the server said, fit to be shown outside of an answer of its own."""
         return self._link.mask(text) if self._link else text
+
+
+def _patience(limit: float | None) -> Patience:
+    """Of a request that may take so long; None: as long as is usual."""
+    limit = limit or lifecycle.CALL_WITHIN
+    return Patience(quiet=limit, longest=max(limit, lifecycle.CALL_AT_MOST))
 
 
 def _with(reason: str, more: str) -> str:

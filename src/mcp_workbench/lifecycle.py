@@ -18,6 +18,8 @@ OPENING_ANSWERS_WITHIN: Final = 50.0
 FIRST_LIST_WITHIN: Final = 25.0
 RETRY_IS_NEAR: Final = 1.0
 BETWEEN_LISTINGS: Final = 1.0
+# What a server has just announced is waited for by who asks for it.
+LISTED_ANEW_WITHIN: Final = 5.0
 BETWEEN_ANNOUNCEMENTS: Final = 1.0
 REQUESTS_FINISH_WITHIN: Final = 1.0
 
