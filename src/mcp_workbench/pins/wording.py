@@ -20,12 +20,11 @@ def _up_to(count: int) -> str:
 
 _PERSON = r"(?:the\W{1,3})?(?:end\W)?(?:users?|humans?|anyone|anybody|operators?|owners?)\b"
 _FILES = (
-    r"(?:[/\\~.]{1,3}(?:ssh|aws|gnupg|kube|netrc|git-credentials|npmrc|pypirc|cursor|claude)\b"
-    r"|\bssh\W(?:id|keys?|private)\b|\bid\Wrsa\b|\bid\Wed25519\b|\bprivate\Wkeys?\b|/?\betc\W(?:passwd|shadow)\b"
-    r"|\.env\b|\b(?:claude\Wdesktop\Wconfig|mcp)\.json\b|\baws\Wcredentials\b|\bauthorized\Wkeys\b)"
+    r"(?:[/\\~.]{1,3}(?:ssh|aws|gnupg|kube|netrc|git-credentials|npmrc|pypirc|cursor)\b"
+    r"|\bssh\Wid\b|\bid\Wrsa\b|\bid\Wed25519\b|/?\betc\W(?:passwd|shadow)\b|\b(?:claude\Wdesktop\Wconfig|mcp)\.json\b|\baws\Wcredentials\b|\bauthorized\Wkeys\b)"
 )
 _SECRETS = (
-    r"(?:(?:entire|full|whole|complete|previous|prior|current)\W(?:conversation|chat|messages|context|prompt)"
+    r"(?:(?:entire|full|whole|complete|previous|prior|current)\W(?:conversation|chat|messages?|context|prompt|user\Wmessages?)"
     r"|(?:conversation|chat)\W(?:history|log|transcript)|system\Wprompt"
     r"|(?:user'?s?|all|any|available|stored)\W(?:\w{1,20}\W)?"
     r"(?:credentials|passwords?|api\Wkeys?|secrets|environment\Wvariables|private\Wkeys?))\b"
@@ -34,10 +33,15 @@ _TOOLS = r"(?:tools?|functions?|mcp|servers?)\b"
 
 _PATTERNS: Final = {
     "overrides what the model was told": [
-        r"\b(?:ignore|disregard|forget|override|bypass)\b" + _up_to(3) + r"(?:all|any|previous|prior|earlier"
+        r"\b(?:override|bypass)\b"
+        + _up_to(3)
+        + r"(?:your|all|any|system|safety|previous|existing)\b"
+        + _up_to(2)
+        + r"(?:instructions?|prompts?|guidelines|guardrails|directives)\b",
+        r"\b(?:ignore|disregard|forget)\b" + _up_to(3) + r"(?:all|any|previous|prior|earlier"
         r"|preceding|above|your|system|existing|original|other|safety)\b"
         + _up_to(3)
-        + r"(?:instructions?|prompts?|rules|guidelines|guardrails|directives|restrictions)\b",
+        + r"(?:instructions?|prompts?|rules|guidelines|guardrails|directives)\b",
         r"\byou\Ware\Wnow\W(?:in\W\w{1,20}\Wmode|unrestricted|jailbroken|dan)\b",
         r"\bnew\W(?:system\W)?(?:instructions|directives)\W{0,2}:",
         r"忽略.{0,8}(?:指令|指示|提示|规则|要求)",
@@ -48,18 +52,20 @@ _PATTERNS: Final = {
     "hides something from the user": [
         r"\b(?:do\Wnot|don't|never|must\Wnot|mustn't|should\Wnot|shouldn't|no\Wneed\Wto|avoid|refrain\Wfrom)\b"
         + _up_to(2)
-        + r"(?:tell|mention|reveal|disclose)(?:ing)?\b"
-        + rf"(?:{_WORDS}{{0,8}}?{_GAP}(?:to|with){_GAP}|{_GAP}){_PERSON}",
+        + r"(?:tell(?:ing)?\W|(?:tell|mention|reveal|disclos)(?:e|ing)?\b"
+        + rf"{_WORDS}{{0,8}}?{_GAP}(?:to|with){_GAP}){_PERSON}",
         # Of several users that's an honest option: "do not notify users".
         r"\b(?:do\Wnot|don't|never|must\Wnot|mustn't|no\Wneed\Wto|avoid)\W(?:\w{1,12}\W)?"
         r"(?:inform|notify|alert|warn|let)(?:ing)?\Wthe\W(?:end\W)?(?:user|human)\b",
-        r"\b(?:do\Wnot|don't|never)\W(?:mention|reveal|disclose|show|display)\W(?:this|it|these|that)\b",
+        r"\b(?:do\Wnot|don't|never)\W(?:mention|reveal|disclose|(?:show|display)(?=\W\w+\Wto\b))\W"
+        r"(?:this|it|these|that)\b",
         r"\bwithout\W{1,3}(?:ever\W)?(?:telling|informing|notifying|alerting|warning|mentioning)\b"
         + rf"(?:{_WORDS}{{0,4}}?\W{{1,3}}to)?\W{{1,3}}{_PERSON}",
-        r"\b(?:users?|humans?)\W(?:must|should|shall|does|do|need|may|can|will)(?:\Wnot|n't)\W(?:\w{1,10}\W)?"
+        r"\bthe\W(?:user|human)\W(?:must|should|shall|need|may)(?:\Wnot|n't)\W(?:\w{1,10}\W)?"
         r"(?:know|see|notice|learn|be\W(?:told|informed|aware|notified))\b",
         r"\bwithout\W(?:the\W)?(?:users?|humans?)(?:'s?)?\W(?:knowledge|noticing|knowing|awareness)\b",
-        r"\bkeep\W(?:this|it|these|that)\b" + _up_to(3) + r"(?:secret|hidden|confidential)\b",
+        r"\bkeep\W(?:this|it|that)\W(?:(?:step|call|action|instruction|operation)\W)?(?:a\W)?"
+        r"(?:secret|hidden|confidential)\b",
         r"\b(?:secretly|covertly|silently|stealthily|discreetly)\W(?:\w{1,12}\W)?(?:send|forward|upload|post|read"
         r"|copy|include|append|attach|transmit|execute|run|call|collect|record|bcc|pass)",
         r"(?:不要|切勿|不得|别)(?:将|把|向)?.{0,6}(?:告诉|告知|通知|透露|提及).{0,8}(?:用户|任何人)",
@@ -83,6 +89,9 @@ _PATTERNS: Final = {
         r"(?:any|every|all|each|another|(?:any\W)?other)\b" + _up_to(2) + _TOOLS,
         r"\b(?:called|used|invoked|run|executed|call|use|invoke|run)\W(?:\w{1,12}\W){0,3}(?:first\W{1,2})?before\W"
         r"(?:any|all|every)\W(?:of\Wthe\W)?others?\b",
+        r"\bbefore\W(?:you\W)?(?:answer|respond|reply)(?:ing)?\b[^.]{0,40}\b(?:call|invoke|use)\b",
+        # As a sentence of its own: "to renew the data, always call this first" is honest.
+        r"(?:\A|[.!:]\W{1,2})always\W(?:call|use|invoke|run)\W(?:this|it)\W(?:(?:tool|function)\W)?(?:first|before)\b",
         r"\b(?:do\Wnot|don't|never)\W(?:use|call|invoke)\W(?:any|all|the)?\W?(?:other|another)\b"
         + _up_to(2)
         + _TOOLS,
@@ -100,6 +109,7 @@ _PATTERNS: Final = {
         r"\b(?:read|open|cat|load|access|include|copy|pass|send|upload|attach)(?:s|ing)?\b[^.]{1,60}?"
         + _FILES,
         r"\bcontents?\W(?:of|from|in)\b[^.]{1,40}?" + _FILES,
+        r"\b(?:include|copy|pass|send|upload|attach|contents?\W(?:of|from))\b[^.]{1,40}?(?<!\w)\.env\b",
     ],
     "asks for secrets or for what was said": [
         r"\b(?:send|forward|post|upload|transmit|exfiltrate|leak|include|pass|attach|embed|append|insert|copy|put)"
