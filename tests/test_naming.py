@@ -1,5 +1,6 @@
 """Tier 1: which name was probably meant, and the native names of tools and prompts."""
 
+import hashlib
 import re
 from collections.abc import Iterator
 from random import Random
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mcp_workbench.hashing import sha256
 from mcp_workbench.naming import NativeNames, nearest
 
 names = st.text(max_size=12)
@@ -237,3 +239,8 @@ def test_the_names_that_clients_know_stay_what_they_are() -> None:
     assert fixed.name("dev", "filesystem", "read_file") == "filesystem_read_file"
     assert fixed.name("dev", "b", "c_d") == "b_c_d_dcaf41e073dd"
     assert fixed.name("d v", "s", "x") == "d_v__s_x_488623d77a4a"
+
+
+@given(st.binary())
+def test_hashes_are_those_of_sha_256(data: bytes) -> None:
+    assert sha256(data) == hashlib.sha256(data).hexdigest()

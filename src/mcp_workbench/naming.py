@@ -86,8 +86,8 @@ class NativeNames:
 
 
 def _hash(*parts: str) -> str:
-    import hashlib  # hardly any name needs it
+    from .hashing import sha256  # hardly any name needs it
 
     # With the lengths: ("a", "bc") and ("ab", "c") are two.
     text = "".join(f"{len(part)}:{part}" for part in parts)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    return sha256(text.encode("utf-8", "surrogatepass"))[:_HASH_LENGTH]

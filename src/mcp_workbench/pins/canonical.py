@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from .. import raw_json
+from ..hashing import sha256
 from ..raw_json import Malformed
 from .tree import PLAIN_DIGITS, Number, Object, Tree, one_way, parsed
 
@@ -24,9 +25,7 @@ def definition_hash(definition: bytes) -> str:
     One that has a key twice is like no other, since which of the two counts is for its reader to choose.
     What is no JSON is hashed as it stands.
     """
-    import hashlib  # a session without a lock needs none
-
-    return PREFIX + hashlib.sha256(canonical(definition)).hexdigest()
+    return PREFIX + sha256(canonical(definition))
 
 
 def canonical(definition: bytes) -> bytes:
