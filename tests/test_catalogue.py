@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -597,14 +597,20 @@ print(len(known), set(known.values()))
 """
 
 
-@pytest.mark.parametrize("most", [0, 100, 4096, 5000, 33_000, 60_000, 100_000])
-def test_a_disk_that_takes_no_more_is_survived(place: Path, most: int) -> None:
-    with opened(place) as catalogue:
-        record(catalogue, KEY, offer("read"))
+@pytest.mark.parametrize("most", [0, 100, 4096, 5000, 9000, 33_000, 60_000, 100_000])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_disk_that_takes_no_more_is_survived(place: Path, most: int, is_new: bool) -> None:
+    if not is_new:
+        with opened(place) as catalogue:
+            record(catalogue, KEY, offer("read"))
     found = run(ON_A_DISK_THAT_FAILS, place, most)
     assert found.endswith("{('read',)}") or found == "0 set()"
-    assert is_kept_in(place, KEY, offer("read"))
     assert put_aside(place) == []
+    if not is_new:
+        assert is_kept_in(place, KEY, offer("read"))
+    with opened(place) as catalogue:
+        record(catalogue, OTHER, offer("write"))
+    assert is_kept_in(place, OTHER, offer("write"))
 
 
 def test_a_file_that_was_removed_is_begun_again(place: Path) -> None:
@@ -764,7 +770,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return place.read_bytes()
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_is_damaged_nothing_fails_and_what_is_recorded_is_known(
     tmp_path: Path, sound: bytes, data: st.DataObject
@@ -855,9 +861,17 @@ OLD = tuple(offer(f"tool-{at}", "old", padding=700) for at in range(12))
 NEW = tuple(offer(f"tool-{at}", "new", padding=700) for at in range(3, 15))
 
 
+class PowerCut(NamedTuple):
+    """Around the second record: the file and its log, how long that was before, and the file in the end."""
+
+    content: bytes
+    log: bytes
+    length: int
+    carried_over: bytes
+
+
 @pytest.fixture(scope="module")
-def after_two_records(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, int]:
-    """The file and its log, and how long that was before the second record."""
+def cut(tmp_path_factory: pytest.TempPathFactory) -> PowerCut:
     place = tmp_path_factory.mktemp("power") / "catalogue.sqlite3"
     with opened(place) as catalogue:
         record(catalogue, KEY, *OLD, instructions=b"old", at=1.0)
@@ -866,7 +880,8 @@ def after_two_records(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, 
         log = Path(f"{place}-wal")
         length = log.stat().st_size
         record(catalogue, KEY, *NEW, instructions=b"new", at=2.0)
-        return copied(place), copied(log), length
+        content, written = copied(place), copied(log)
+    return PowerCut(content, written, length, place.read_bytes())
 
 
 def copied(path: Path) -> bytes:
@@ -898,12 +913,11 @@ def restored(place: Path, content: bytes, log: bytes) -> str:
 
 
 def test_a_log_that_was_cut_at_any_frame_leaves_the_old_record_or_the_new(
-    place: Path, after_two_records: tuple[bytes, bytes, int], caplog: pytest.LogCaptureFixture
+    place: Path, cut: PowerCut, caplog: pytest.LogCaptureFixture
 ) -> None:
-    content, log, _ = after_two_records
-    frames = range(32, len(log) + 1, 24 + 4096)
+    frames = range(32, len(cut.log) + 1, 24 + 4096)
     assert len(frames) > 10
-    said = [restored(place, content, log[:end]) for end in (0, *frames)]
+    said = [restored(place, cut.content, cut.log[:end]) for end in (0, *frames)]
     assert said == ["old"] * (len(said) - 1) + ["new"]
     assert caplog.records == []
 
@@ -911,18 +925,22 @@ def test_a_log_that_was_cut_at_any_frame_leaves_the_old_record_or_the_new(
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_log_that_was_cut_or_spoilt_anywhere_leaves_the_old_record_or_the_new(
-    tmp_path: Path, after_two_records: tuple[bytes, bytes, int], data: st.DataObject
+    place: Path, cut: PowerCut, data: st.DataObject
 ) -> None:
-    content, log, length = after_two_records
-    end = data.draw(st.integers(0, len(log)))
+    end = data.draw(st.integers(0, len(cut.log)) | st.integers(cut.length, len(cut.log)))
     # Pages reach the disk in any order: what was not written yet is zeros, or from another time.
-    rest = data.draw(st.sampled_from([b"", bytes(len(log) - end), b"\xa5" * (len(log) - end)]))
-    said = restored(tmp_path / "cache" / "c", content, log[:end] + rest)
-    assert said == ("new" if end == len(log) else "old")
-    assert end >= length or said == "old"
+    rest = data.draw(st.sampled_from([b"", b"\x00", b"\xa5"])) * (len(cut.log) - end)
+    written = cut.log[:end] + rest
+    assert restored(place, cut.content, written) == ("new" if written == cut.log else "old")
 
 
-WRITER_OF_TWO = """
+def test_a_log_that_was_carried_over_in_part_leaves_the_new_record(place: Path, cut: PowerCut) -> None:
+    for end in range(0, len(cut.carried_over) + 1, 4096):
+        mixed = cut.carried_over[:end] + cut.content[end:]
+        assert restored(place, mixed, cut.log) == "new"
+
+
+WRITER_WITHOUT_END = """
 import sys
 from mcp_workbench.catalogue import Catalogue
 from mcp_workbench.offers import Offer
@@ -939,7 +957,7 @@ while True:
 
 @pytest.mark.parametrize("lives", [1, 2, 13, 60])
 def test_a_workbench_that_was_killed_leaves_whole_records(place: Path, lives: int) -> None:
-    with started(WRITER_OF_TWO, place) as writer:
+    with started(WRITER_WITHOUT_END, place) as writer:
         for _ in range(lives):
             assert writer.stdout
             last = int(writer.stdout.readline())
