@@ -40,6 +40,17 @@ _STEPS: Final = (
 )
 VERSION: Final = len(_STEPS)
 
+_SETTINGS: Final = (
+    "synchronous = NORMAL",  # the last records may be lost with the power, never what was there
+    "foreign_keys = ON",
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
+    "temp_store = MEMORY",
+    "cache_size = -512",
+    "wal_autocheckpoint = 256",  # a workbench that was killed leaves that much to read at a start
+    f"journal_size_limit = {4 * 1024 * 1024}",
+)
+
 # Complaints that say nothing about what is in the file.
 _BLAMELESS: Final = frozenset(
     {
@@ -68,11 +79,12 @@ class Database:
     def __init__(self, path: str) -> None:
         """Opens the file, and brings an empty or older one to this version."""
         with _translating():
-            self._db = sqlite3.connect(
-                path, timeout=_PATIENCE_AT_OPENING, isolation_level=None, check_same_thread=False
-            )
+            self._db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             try:
-                self._set_up()
+                self._wait_until_current()
+                self._db.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
+                for setting in _SETTINGS:
+                    self._db.execute(f"PRAGMA {setting}")
             except BaseException:
                 self._db.close()
                 raise
@@ -92,24 +104,35 @@ class Database:
     def number(self, statement: str) -> int:
         return checked(self._db.execute(statement).fetchone()[0], int)
 
-    def _set_up(self) -> None:
-        settings = (
-            "synchronous = NORMAL",  # the last records may be lost with the power, never what was there
-            "foreign_keys = ON",
-            "trusted_schema = OFF",
-            "cell_size_check = ON",
-            "temp_store = MEMORY",
-            "cache_size = -512",
-            "wal_autocheckpoint = 256",  # a workbench that was killed leaves that much to read at a start
-            f"journal_size_limit = {4 * 1024 * 1024}",
-        )
-        with self.transaction():
-            version = self._version()
-        if version != VERSION:
-            self._prepare()
-        for setting in settings:
-            self._db.execute(f"PRAGMA {setting}")
-        self._db.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
+    def _wait_until_current(self) -> None:
+        # SQLite's own way of waiting would not see that another workbench has done it meanwhile, and does not
+        # wait at all for the journal's mode.
+        give_up = time.monotonic() + _PATIENCE_AT_OPENING
+        while True:
+            try:
+                if not self._is_current():
+                    self._db.execute("PRAGMA journal_mode = WAL")
+                    self._take_steps()
+                return
+            except sqlite3.OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                    raise
+                time.sleep(_BETWEEN_ATTEMPTS)
+
+    def _is_current(self) -> bool:
+        with self._db:
+            self._db.execute("BEGIN")  # so that all of it is read at one moment
+            return self._version() == VERSION
+
+    def _take_steps(self) -> None:
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            version = self._version()  # another workbench may have been quicker
+            for step in _STEPS[version:]:
+                for statement in step:
+                    self._db.execute(statement)
+            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
 
     def _version(self) -> int:
         """Through how many steps the file has gone: none if it is empty."""
@@ -123,28 +146,6 @@ class Database:
         if version < 1:
             raise Broken(f"there is no version {version} of it")
         return version
-
-    def _prepare(self) -> None:
-        self._write_ahead()
-        with self.transaction("IMMEDIATE"):
-            version = self._version()  # another workbench may have been quicker
-            for step in _STEPS[version:]:
-                for statement in step:
-                    self._db.execute(statement)
-            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            self._db.execute(f"PRAGMA user_version = {VERSION}")
-
-    def _write_ahead(self) -> None:
-        # SQLite does not wait by itself here when another workbench is about to do the same.
-        give_up = time.monotonic() + _PATIENCE_AT_OPENING
-        while True:
-            try:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
-                    raise
-                time.sleep(_BETWEEN_ATTEMPTS)
 
 
 def checked(value: Any, kind: type[T]) -> T:
