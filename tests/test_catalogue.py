@@ -275,10 +275,11 @@ def test_the_same_definition_in_another_order_is_no_change() -> None:
         return hash_of(bytes(sorted(definition)))
 
     with opened(hash_of=unordered) as catalogue:
-        catalogue.record(KEY, [Offer("read", b"ab")], b"", "", 1.0)
-        catalogue.record(KEY, [Offer("read", b"ba")], b"", "", 2.0)
+        for definition in (b"1", b"2", b"3", b"4", b"5", b"ab", b"ba"):
+            catalogue.record(KEY, [Offer("read", definition)], b"", "", 1.0)
         assert tools_of(catalogue) == (Offer("read", b"ba"),)
         assert catalogue.earlier(unordered(b"ab")) == b"ba"
+        assert catalogue.earlier(unordered(b"1")) == b"1"  # one of the last five
 
 
 # It stays small
@@ -649,7 +650,7 @@ def overwritten(place: Path, at: int, what: bytes) -> None:
 
 
 OURS = f"PRAGMA application_id = {0x4D435057}"
-DAMAGES: dict[str, Callable[[Path], None]] = {
+DAMAGES: dict[str, Callable[[Path], object]] = {
     "text": lambda place: overwritten(place, 0, b"This is no database. " * 10),
     "zeros": lambda place: overwritten(place, 0, bytes(place.stat().st_size)),
     "cut": lambda place: os.truncate(place, place.stat().st_size // 2),
@@ -662,6 +663,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "no tables": lambda place: edit(place, "PRAGMA foreign_keys = OFF", "DROP TABLE server"),
     "no table of tools": lambda place: edit(place, "DROP TABLE tool"),
     "other columns": lambda place: edit(place, "ALTER TABLE server RENAME COLUMN names TO renamed"),
+    "a table's name that is no text": lambda place: place.write_bytes(
+        place.read_bytes().replace(b"tableearlierearlier", b"table\x80arlierearlier")
+    ),
     "names of another type": lambda place: edit(place, "UPDATE server SET names = 7"),
     "names that are none": lambda place: edit(place, "UPDATE server SET names = x'5b31'"),
     "a tool without a name": lambda place: edit(place, "UPDATE server SET names = x'5b5d'"),
@@ -674,7 +678,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
 def test_a_broken_file_is_put_aside_and_begun_again(
-    place: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+    place: Path, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     as_it_was(place)
     damage(place)
@@ -695,7 +699,7 @@ IN_MID_RUN = ["no tables", "names of another type", "a tool without a name", "a 
 @pytest.mark.parametrize("damage", [DAMAGES[name] for name in IN_MID_RUN], ids=IN_MID_RUN)
 @pytest.mark.parametrize("first", ["names", "seen", "record", "earlier"])
 def test_a_file_that_breaks_in_mid_run_is_begun_again(
-    place: Path, damage: Callable[[Path], None], first: str
+    place: Path, damage: Callable[[Path], object], first: str
 ) -> None:
     with opened(place) as catalogue:
         record(catalogue, KEY, *(offer(f"tool-{at}") for at in range(9)))
