@@ -110,7 +110,11 @@ class Database:
         give_up = time.monotonic() + _PATIENCE_AT_OPENING
         while True:
             try:
-                if not self._is_current():
+                version = self._version_now()
+                if version != VERSION:
+                    if not version:
+                        # An empty file has nothing to lose with the power, and the first start no time.
+                        self._db.execute("PRAGMA synchronous = OFF")
                     self._db.execute("PRAGMA journal_mode = WAL")
                     self._take_steps()
                 return
@@ -119,10 +123,10 @@ class Database:
                     raise
                 time.sleep(_BETWEEN_ATTEMPTS)
 
-    def _is_current(self) -> bool:
+    def _version_now(self) -> int:
         with self._db:
             self._db.execute("BEGIN")  # so that all of it is read at one moment
-            return self._version() == VERSION
+            return self._version()
 
     def _take_steps(self) -> None:
         with self._db:
