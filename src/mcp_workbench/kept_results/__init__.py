@@ -1,0 +1,22 @@
+"""Results that are too large for an agent: kept in files, shown in part, read on request.
+
+`oversized` decides what of a result is kept and makes the shorter one; `KeptResults` has the files;
+`read_part` answers `read_result`. Nobody else touches the files.
+"""
+
+from .parts import ReadRequest, definition, read_request
+from .reader import read_part
+from .shortening import Oversized, oversized, without_promise
+from .store import KeptResults, runtime_folder
+
+__all__ = [
+    "KeptResults",
+    "Oversized",
+    "ReadRequest",
+    "definition",
+    "oversized",
+    "read_part",
+    "read_request",
+    "runtime_folder",
+    "without_promise",
+]
