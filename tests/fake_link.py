@@ -7,11 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp_workbench import config
+from mcp_workbench.catalogue import IN_MEMORY, Catalogue
 from mcp_workbench.client import Client
 from mcp_workbench.downstream import Downstream
 from mcp_workbench.eras import Declared
+from mcp_workbench.knowledge import Knowledge
 from mcp_workbench.lifecycle import RestartPolicy
+from mcp_workbench.link import Connect
 from mcp_workbench.peer import Peer
+from mcp_workbench.pins.canonical import definition_hash
 from mcp_workbench.raw_json import Malformed, Payload
 from mcp_workbench.wire import Answer
 
@@ -199,6 +203,10 @@ def silent_client(chain: str = "outer,ours") -> Client:
     return Client(Peer(lambda parts: None, Silent()), Declared(chain), lambda: None)
 
 
+def knowledge_of(configuration: config.Config) -> Knowledge:
+    return Knowledge(configuration, Catalogue.open(IN_MEMORY, definition_hash))
+
+
 def server_entry(name: str = "files", **more: Any) -> config.Server:
     return config.Server(**{"name": name, "transport": "stdio", "command": "serve-files", **more})
 
@@ -206,7 +214,15 @@ def server_entry(name: str = "files", **more: Any) -> config.Server:
 def downstream(
     fake: FakeServer, *, toolbox: str = "dev", restart: RestartPolicy | None = None, **entry: Any
 ) -> Downstream:
-    return Downstream(server_entry(**entry), toolbox, fake, restart or RestartPolicy(), silent_client())
+    return downstream_of(server_entry(**entry), toolbox, fake, restart or RestartPolicy())
+
+
+def downstream_of(
+    server: config.Server, toolbox: str, connect: Connect, restart: RestartPolicy
+) -> Downstream:
+    box = config.Toolbox(toolbox, None, {server.name: server})
+    known = knowledge_of(config.Config(toolboxes={toolbox: box}))
+    return Downstream(server, toolbox, connect, restart, silent_client(), known)
 
 
 @asynccontextmanager

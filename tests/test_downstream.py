@@ -25,10 +25,10 @@ from .fake_link import (
     Json,
     call,
     downstream,
+    downstream_of,
     dumped,
     running,
     server_entry,
-    silent_client,
     text_of,
     tool,
 )
@@ -622,7 +622,7 @@ async def test_what_a_server_prints_before_anything_is_asked_is_heard_in_its_ord
         return await FakeServer.__call__(fake, receive)
 
     fake.hang("initialize")
-    server = Downstream(server_entry(), "dev", printing, RestartPolicy(), silent_client())
+    server = downstream_of(server_entry(), "dev", printing, RestartPolicy())
     async with running(server):
         await until(lambda: fake.asked("initialize"))
         fake.crash()

@@ -20,7 +20,7 @@ from mcp_workbench.toolbox import Toolbox
 from mcp_workbench.transports import ProcessTransport
 from mcp_workbench.workbench import Workbench
 
-from .fake_link import silent_client
+from .fake_link import knowledge_of, silent_client
 from .workbench import PATIENCE, Client, Held, Json, fake, memory, serving, started, toolboxes, until, use
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these look into /proc")
@@ -96,7 +96,7 @@ async def test_noise_on_stdout_is_counted(tmp_path: Path) -> None:
     noise = ["a banner", '{"half":', "42", ""]
     read = config.parse(json.dumps(toolboxes(box={"noisy": fake(noise=noise)})).encode())
     processes = ProcessTransport(os.environ, str(tmp_path))
-    async with Workbench(read, processes.reach, silent_client()) as workbench:
+    async with Workbench(read, processes.reach, silent_client(), knowledge_of(read)) as workbench:
         toolbox: Toolbox = await workbench.open("box")
         frames = 2  # the answers to the handshake and to the listing
         assert toolbox.server("noisy").noise == 3 * frames

@@ -21,7 +21,7 @@ from mcp_workbench.metatools.requests import Address
 from mcp_workbench.raw_json import Payload
 from mcp_workbench.workbench import Workbench
 
-from .fake_link import silent_client
+from .fake_link import knowledge_of, silent_client
 from .workbench import (
     COMMAND,
     FAKE,
@@ -462,7 +462,7 @@ async def test_whatever_escapes_in_one_server_the_others_do_not_notice(point: st
 
     box = {name: {"command": "in memory"} for name in ("good", "broken", "better")}
     read = config.parse(json.dumps(toolboxes(box=box)).encode())
-    async with Workbench(read, reach, silent_client()) as workbench:
+    async with Workbench(read, reach, silent_client(), knowledge_of(read)) as workbench:
         points[point] = ERRORS[error]()
         async with asyncio.timeout(5):
             await workbench.open("box")
@@ -490,7 +490,7 @@ async def test_a_server_that_cannot_be_reached_is_one_line_and_no_traceback(
         return connect
 
     read = config.parse(json.dumps(toolboxes(box={"it": {"command": "in memory"}})).encode())
-    async with Workbench(read, reach, silent_client()) as workbench:
+    async with Workbench(read, reach, silent_client(), knowledge_of(read)) as workbench:
         toolbox = await workbench.open("box")
         assert toolbox.failures() == ["Failed to connect to server 'it' in toolbox 'box': no way"]
     assert "Traceback" not in caplog.text

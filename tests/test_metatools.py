@@ -32,7 +32,7 @@ PROD = toolbox("prod", None, 2)
 
 def test_the_listing_is_to_the_letter() -> None:
     assert (
-        instructions([DEV, PROD])
+        instructions([DEV, PROD], {})
         == """\
 Available Toolboxes:
 
@@ -48,7 +48,7 @@ To access tools from a toolbox, use open_toolbox with the toolbox name."""
 
 def test_without_toolboxes_the_listing_says_how_to_get_some() -> None:
     assert (
-        instructions([], "workbench_")
+        instructions([], {}, "workbench_")
         == """\
 No toolboxes configured.
 
@@ -58,22 +58,22 @@ See documentation for configuration format."""
 
 
 def test_the_number_of_servers_is_not_inflected() -> None:
-    assert "one (1 servers)\n" in instructions([toolbox("one", servers=1)])
-    assert "none (0 servers)\n" in instructions([toolbox("none", servers=0)])
+    assert "one (1 servers)\n" in instructions([toolbox("one", servers=1)], {})
+    assert "none (0 servers)\n" in instructions([toolbox("none", servers=0)], {})
 
 
 def test_the_listing_names_the_opener_with_its_prefix() -> None:
-    text = instructions([DEV], "workbench_")
+    text = instructions([DEV], {}, "workbench_")
     assert text.endswith("To access tools from a toolbox, use workbench_open_toolbox with the toolbox name.")
 
 
 def test_descriptions_in_the_listing_are_never_cut() -> None:
     long = "ä" * 5000
-    assert f"  Description: {long}\n" in instructions([toolbox("dev", long)])
+    assert f"  Description: {long}\n" in instructions([toolbox("dev", long)], {})
 
 
 def test_an_empty_description_is_none() -> None:
-    assert "  Description: No description provided\n" in instructions([toolbox("dev", "")])
+    assert "  Description: No description provided\n" in instructions([toolbox("dev", "")], {})
 
 
 # The definitions ----------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from mcp_workbench.wire import Answer
 from mcp_workbench.workbench import Reach, Workbench
 
 from .clock import a_few_turns, now, on_a_clock, until
-from .fake_link import FakeServer, Json, dumped, server_entry, silent_client, text_of, tool
+from .fake_link import FakeServer, Json, dumped, knowledge_of, server_entry, silent_client, text_of, tool
 
 Fakes = dict[str, FakeServer]
 
@@ -48,7 +48,8 @@ def reaching(servers: Fakes) -> Reach:
 
 
 def workbench(servers: Fakes, **more: Any) -> Workbench:
-    return Workbench(configured(*servers, **more), reaching(servers), silent_client("ours"))
+    configuration = configured(*servers, **more)
+    return Workbench(configuration, reaching(servers), silent_client("ours"), knowledge_of(configuration))
 
 
 async def use(bench: Workbench, path: str) -> Answer:
@@ -176,7 +177,7 @@ async def test_a_toolbox_whose_servers_are_all_disabled_opens_empty() -> None:
     def reach(server: Server, toolbox: str, chain: str) -> Connect:
         raise AssertionError("there is no server")
 
-    async with Workbench(empty, reach, silent_client()) as bench:
+    async with Workbench(empty, reach, silent_client(), knowledge_of(empty)) as bench:
         toolbox = await bench.open("dev")
         assert serving(toolbox) == []
         await a_few_turns()
@@ -517,7 +518,14 @@ class Client:
     """A client's end of a session: asks, and keeps what it is told of its own accord."""
 
     def __init__(self, servers: Fakes, configuration: Config, fixed: Sequence[str] = ()) -> None:
-        self.session = Session(configuration, reaching(servers), self._take, Declared("ours"), fixed)
+        self.session = Session(
+            configuration,
+            reaching(servers),
+            self._take,
+            Declared("ours"),
+            knowledge_of(configuration),
+            fixed,
+        )
         self.lines: list[Any] = []
         self._next = 0
 

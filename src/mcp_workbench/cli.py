@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(asked: "Namespace") -> int:
     asked.toolboxes = tuple(dict.fromkeys((*asked.toolboxes_before, *asked.toolboxes)))
     if asked.command in (None, "serve"):
-        return _serve(asked.config, asked.toolboxes)
+        return _serve(asked.config, asked.toolboxes, asked.catalogue)
     from importlib import import_module
 
     exit_code: int = import_module(f".commands.{asked.command}", __package__).run(asked)
@@ -67,6 +67,11 @@ def _parser() -> "ArgumentParser":
     toolbox = "open this toolbox at once, and show its tools natively; may be given several times"
     named: dict[str, Any] = {"metavar": "NAME", "action": "append", "default": []}
     parser.add_argument("--toolbox", dest="toolboxes_before", help=toolbox, **named)
+    remembering: dict[str, Any] = {
+        "metavar": "FILE",
+        "help": "where it is remembered what servers offered (default: in the user's cache; or :memory:)",
+    }
+    parser.add_argument("--catalogue", **remembering)
     parser.set_defaults(toolboxes=[])
     # SUPPRESS: what stands before the command counts where nothing stands behind it.
     behind = ArgumentParser(add_help=False)
@@ -84,6 +89,7 @@ def _parser() -> "ArgumentParser":
         "serve --config tools.json --toolbox dev",
     )
     serve.add_argument("--toolbox", dest="toolboxes", help=toolbox, **named)
+    serve.add_argument("--catalogue", default=SUPPRESS, **remembering)
     check = command(
         "check",
         "print all problems and warnings of the configuration; exit 0 or 2",
@@ -94,9 +100,10 @@ def _parser() -> "ArgumentParser":
     return parser
 
 
-def _serve(file: str | None, fixed: Sequence[str] = ()) -> int:
+def _serve(file: str | None, fixed: Sequence[str] = (), catalogue: str | None = None) -> int:
     place, configuration = console.read(file, fixed)
     console.report((), configuration.warnings)
+    known = console.knowledge(configuration, place, catalogue)
     if os.isatty(sys.stdin.fileno()):
         print(f"mcp-workbench: serving {place} on stdin, for an MCP client to start", file=sys.stderr)
     chain = _chain(place)
@@ -104,8 +111,7 @@ def _serve(file: str | None, fixed: Sequence[str] = ()) -> int:
     from .greeting import greet
     from .without_openssl import load_event_loop
 
-    unread, declared = greet(definitions.greeting(configuration, fixed), chain)
-
+    unread, declared = greet(definitions.greeting(configuration, known.tool_counts, fixed), chain)
     load_event_loop()
 
     from . import stdio
@@ -114,7 +120,7 @@ def _serve(file: str | None, fixed: Sequence[str] = ()) -> int:
 
     log_to_stderr()
     processes = ProcessTransport(os.environ, os.path.dirname(place))
-    stdio.serve(configuration, processes, stdio.Begun(chain, unread, declared), fixed)
+    stdio.serve(configuration, known, processes, stdio.Begun(chain, unread, declared), fixed)
     return 0
 
 

@@ -117,6 +117,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     meta_tool_prefix: str = ""
     open_on_use: bool = True
     read_only_tools: bool = False
+    pin: bool = False
     restart: RestartPolicy = RestartPolicy()
     toolboxes: dict[str, Toolbox] = {}
     warnings: tuple[Problem, ...] = ()
@@ -147,6 +148,7 @@ def parse(data: bytes, warnings: Iterable[Problem] = ()) -> Config:
         meta_tool_prefix=file.metaToolPrefix,
         open_on_use=file.openOnUse,
         read_only_tools=file.readOnlyTools,
+        pin=file.pin,
         restart=RestartPolicy(file.restart.crashes, file.restart.within),
         toolboxes=toolboxes,
         warnings=tuple(findings.warnings),

@@ -109,6 +109,7 @@ class ConfigFile(msgspec.Struct, kw_only=True):
     metaToolPrefix: Annotated[Prefix, Meta(description="Put before the meta-tools' names.")] = ""
     openOnUse: Annotated[bool, Meta(description="Whether use_tool opens a closed toolbox.")] = True
     readOnlyTools: Annotated[bool, Meta(description="Whether there is use_readonly_tool, too.")] = False
+    pin: Annotated[bool, Meta(description="Whether to begin a workbench.lock, if there is none.")] = False
     restart: Annotated[RestartEntry, Meta(description="The limits of restarting.")] = msgspec.field(
         default_factory=RestartEntry
     )

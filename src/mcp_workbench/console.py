@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from . import config
+from .catalogue import Catalogue, default_place
 from .config import Config
 from .errors import ConfigError, Problem
+from .knowledge import Knowledge
+from .pins import FILE_NAME
+from .pins.canonical import definition_hash
 
 # os.path instead of pathlib, here and wherever a session comes by: pathlib is half a megabyte.
 
@@ -44,6 +48,17 @@ def read(file: str | None, toolboxes: Sequence[str] = ()) -> tuple[str, Config]:
     if problems := config.unknown_toolboxes(configuration, toolboxes):
         raise ConfigError(problems, configuration.warnings)
     return os.path.abspath(place), configuration
+
+
+def knowledge(configuration: Config, place: str, catalogue: str | None) -> Knowledge:
+    """What is known of the servers of the configuration at `place`."""
+    remembered = Catalogue.open(catalogue or default_place(os.environ, sys.platform), definition_hash)
+    lock = os.path.join(os.path.dirname(place), FILE_NAME)
+    if not configuration.pin and not os.path.lexists(lock):
+        return Knowledge(configuration, remembered)
+    from .approvals import Approvals
+
+    return Knowledge(configuration, remembered, Approvals(lock, begins=configuration.pin))
 
 
 def say(text: str) -> int:

@@ -6,7 +6,7 @@ transport.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,10 +16,11 @@ from .bulkhead import innermost, to_the_end
 from .client import Client
 from .config import Server
 from .eras import Hello
-from .errors import CallInterrupted, NotFound, NotReadOnly, ServerBusy, ServerUnavailable
+from .errors import CallError, CallInterrupted, NotFound, NotReadOnly, ServerBusy, ServerUnavailable
 from .events import log
 from .immediate import Outcome
 from .introduction import UNHURRIED, Listings, introduce, list_offers
+from .knowledge import Knowledge
 from .lifecycle import RestartPolicy
 from .link import CannotConnect, Connect, Link
 from .naming import Origin, nearest
@@ -46,6 +47,8 @@ class Ready(msgspec.Struct, frozen=True):
     hello: Hello
     offers: Offers
     left_out: tuple[str, ...]
+    instructions: Payload  # JSON, as the server says it; `null` if it says nothing
+    refused: Mapping[str, str]  # why, by the names of tools that are not among its offers
 
 
 class Down(msgspec.Struct, frozen=True):
@@ -60,7 +63,13 @@ State = Starting | Ready | Down
 
 class Downstream:
     def __init__(
-        self, server: Server, toolbox: str, connect: Connect, restart: RestartPolicy, client: Client
+        self,
+        server: Server,
+        toolbox: str,
+        connect: Connect,
+        restart: RestartPolicy,
+        client: Client,
+        knowledge: Knowledge,
     ) -> None:
         self.name = server.name
         self.toolbox = toolbox
@@ -72,6 +81,7 @@ class Downstream:
         self._connect = connect
         self._restart = restart
         self._client = client
+        self._knowledge = knowledge
         self._loop = asyncio.get_running_loop()
         self._link: Link | None = None
         self._peer: Peer | None = None
@@ -125,7 +135,9 @@ class Downstream:
 
     def _may_be_outdated(self, ready: Ready, tool: str, read_only: bool) -> bool:
         """Whether the answer about a tool could be another once the server is listed anew, as is due."""
-        return TOOLS in self._stale and (read_only or tool not in ready.offers[TOOLS])
+        if TOOLS not in self._stale:
+            return False
+        return read_only or tool not in ready.offers[TOOLS] or bool(self._knowledge.approvals)
 
     async def _call_later(
         self,
@@ -153,6 +165,8 @@ class Downstream:
     ) -> Outcome[Answer]:
         offer = ready.offers[TOOLS].get(tool)
         if not offer:
+            if why := ready.refused.get(tool):
+                raise CallError(why)
             raise NotFound(
                 f"Tool '{tool}' not found in server '{self.name}' (toolbox '{self.toolbox}')",
                 nearest(tool, ready.offers[TOOLS]),
@@ -326,7 +340,9 @@ class Downstream:
             # Before the owner gets to it, so that whoever asked can wait for the outcome.
             self._become(Starting())
             self._asked_again.set()
-        elif self._serving():
+        elif ready := self._serving():
+            if ready.refused:
+                self._become(self._ready(ready.peer, ready.hello))  # it may have been approved meanwhile
             self._retried = {kind for kind, listing in self._listings.items() if listing.failure}
             if self._retried:
                 self._changed |= self._retried
@@ -372,6 +388,7 @@ class Downstream:
             self._has_served = True
             self._delay = 0.0
             self._listings = {**listings}
+            self._learn(hello)
             self._restore(peer, hello)  # before anything is called, which those who wait do at once
             self._become(self._ready(peer, hello))
             return await self._attend(link, peer, hello)
@@ -385,6 +402,8 @@ class Downstream:
             return f"internal error of the workbench ({type(cause).__name__})"
 
     async def _begin(self) -> tuple[Link, Peer]:
+        if why := self._knowledge.refusal(self.origin):
+            raise CannotConnect(why)
         peer = self._peer = Peer(self._send, self)
         link = self._link = await self._connect(self._hear)
         link.gone.add_done_callback(lambda gone: self._lost(link, peer, gone.result()))
@@ -433,12 +452,19 @@ class Downstream:
 
     def _ready(self, peer: Peer, hello: Hello) -> Ready:
         found = {kind: listing.offers for kind, listing in self._listings.items()}
-        tools = {name: tool for name, tool in found[TOOLS].items() if self._server.admits(name)}
-        for pattern in self._server.idle_patterns(found[TOOLS]):
-            log.warning("%s: its filter '%s' matches none of its tools", self, pattern)
+        admitted = self._knowledge.admitted(self.origin, found[TOOLS], hello.instructions)
         listings = self._listings.values()
-        left_out = [told for it in listings for told in (*it.left_out, it.failure) if told]
-        return Ready(peer, hello, {**found, TOOLS: tools}, tuple(map(self._masked, left_out)))
+        failures = [told for it in listings for told in (*it.left_out, it.failure) if told]
+        left_out = (*map(self._masked, failures), *admitted.left_out)
+        offers = {**found, TOOLS: admitted.tools}
+        return Ready(peer, hello, offers, left_out, admitted.instructions, admitted.refused)
+
+    def _learn(self, hello: Hello) -> None:
+        """Have remembered what it has just listed."""
+        tools = self._listings[TOOLS].offers
+        self._knowledge.learn(self.origin, tools, hello.instructions, hello.protocolVersion)
+        for pattern in self._server.idle_patterns(tools):
+            log.warning("%s: its filter '%s' matches none of its tools", self, pattern)
 
     def _restore(self, peer: Peer, hello: Hello) -> None:
         """What the client asked for before, be it in an earlier life of the server."""
@@ -459,6 +485,8 @@ class Downstream:
             try:
                 async with asyncio.timeout(self._patience.quiet):
                     self._take(await list_offers(peer, hello, changed))
+                if TOOLS in changed:
+                    self._learn(hello)
             except (Gone, CannotConnect, Malformed, TimeoutError) as error:
                 self._keep(TOOLS, str(error) or f"it did not list within {self._patience.quiet:g} s")
             self._retried -= changed

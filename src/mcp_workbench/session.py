@@ -13,6 +13,7 @@ from .config import Config
 from .downstream import Downstream
 from .eras import Declared
 from .errors import CallError, NotFound, NotReadOnly
+from .knowledge import Knowledge
 from .metatools import answers, definitions
 from .metatools.answers import Connected
 from .metatools.definitions import CLOSE, OPEN, USE, USE_READONLY
@@ -39,15 +40,21 @@ _read_call = raw_json.Reader(_Call)
 
 class Session:
     def __init__(
-        self, config: Config, reach: Reach, send: Send, declared: Declared, fixed: Sequence[str] = ()
+        self,
+        config: Config,
+        reach: Reach,
+        send: Send,
+        declared: Declared,
+        knowledge: Knowledge,
+        fixed: Sequence[str] = (),
     ) -> None:
         """`fixed` are the toolboxes that are open from the start, their tools shown natively."""
         self._config = config
         self._loop = asyncio.get_running_loop()
         self.peer = Peer(send, self)
         self.client = Client(self.peer, declared, self._offers_changed)
-        self.workbench = Workbench(config, reach, self.client)
-        self._greeting = definitions.greeting(config, fixed)
+        self.workbench = Workbench(config, reach, self.client, knowledge)
+        self._greeting = definitions.greeting(config, knowledge.tool_counts, fixed)
         serve = {OPEN: self._open, USE: self._use, USE_READONLY: self._use_readonly, CLOSE: self._close}
         prefix, meta_tools = config.meta_tool_prefix, definitions.meta_tools(config)
         self._tools = {prefix + name: serve[name] for name in meta_tools}
@@ -244,7 +251,7 @@ class Session:
         connected = [
             Connected(
                 server.name,
-                ready.hello.instructions,
+                ready.instructions,
                 self._view.with_shown_uris(server.origin, ready.offers[TOOLS].values()),
             )
             for server, ready in toolbox.connected()

@@ -14,6 +14,7 @@ import msgspec
 from . import lifecycle, raw_json, wire
 from .config import Config
 from .eras import Declared
+from .knowledge import Knowledge
 from .large_messages import write
 from .raw_json import Malformed, Payload
 from .session import Session
@@ -41,10 +42,17 @@ class Begun(msgspec.Struct, frozen=True):
     declared: Declared | None
 
 
-def serve(config: Config, processes: ProcessTransport, begun: Begun, fixed: Sequence[str] = ()) -> None:
+def serve(
+    config: Config,
+    knowledge: Knowledge,
+    processes: ProcessTransport,
+    begun: Begun,
+    fixed: Sequence[str] = (),
+) -> None:
     """Serve the client that is there; the toolboxes in `fixed` are open from the start."""
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
-        runner.run(_serve(config, processes, begun, fixed))
+        runner.run(_serve(config, knowledge, processes, begun, fixed))
+    knowledge.close()
 
 
 def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -55,11 +63,14 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _serve(config: Config, processes: ProcessTransport, begun: Begun, fixed: Sequence[str]) -> None:
+async def _serve(
+    config: Config, knowledge: Knowledge, processes: ProcessTransport, begun: Begun, fixed: Sequence[str]
+) -> None:
     leaving = asyncio.Event()
     _leave_on_signals(leaving)
     output = await _Output.open(leaving)
-    session = Session(config, processes.reach, output.send, begun.declared or Declared(begun.chain), fixed)
+    declared = begun.declared or Declared(begun.chain)
+    session = Session(config, processes.reach, output.send, declared, knowledge, fixed)
     async with session.workbench as workbench:
         if begun.declared:
             session.open_fixed()

@@ -9,6 +9,7 @@ from . import config, lifecycle
 from .client import Client
 from .downstream import Downstream
 from .errors import NotFound, ToolboxNotOpen
+from .knowledge import Knowledge
 from .link import Connect
 from .metatools.definitions import OPEN
 from .metatools.requests import Address
@@ -22,7 +23,10 @@ Reach = Callable[[config.Server, str, str], Connect]
 class Workbench:
     """Use it as a context: its end is the end of every server."""
 
-    def __init__(self, configuration: config.Config, reach: Reach, client: Client) -> None:
+    def __init__(
+        self, configuration: config.Config, reach: Reach, client: Client, knowledge: Knowledge
+    ) -> None:
+        self._knowledge = knowledge
         self._config = configuration
         self._reach = reach
         self._client = client
@@ -114,7 +118,14 @@ class Workbench:
         toolbox = self._open[name] = Toolbox(
             name,
             [
-                Downstream(server, name, self._reach(server, name, chain), self._config.restart, self._client)
+                Downstream(
+                    server,
+                    name,
+                    self._reach(server, name, chain),
+                    self._config.restart,
+                    self._client,
+                    self._knowledge,
+                )
                 for server in servers
             ],
             opened=self._client.offers_changed,

@@ -23,24 +23,32 @@ To configure toolboxes, add them to your workbench-config.json file.
 See documentation for configuration format."""
 
 
-def instructions(toolboxes: Collection[Toolbox], prefix: str = "") -> str:
-    """The listing that a client reads when it connects. Clients parse it: "servers" is not inflected."""
+def instructions(toolboxes: Collection[Toolbox], tool_counts: Mapping[str, int], prefix: str = "") -> str:
+    """The listing that a client reads when it connects. Clients parse it: "servers" is not inflected.
+
+    `tool_counts` says how many tools those toolboxes show of which that is known.
+    """
     if not toolboxes:
         return NOTHING_CONFIGURED
-    entries = "".join(
-        f"{toolbox.name} ({len(toolbox.servers)} servers)\n"
-        f"  Description: {toolbox.description or NO_DESCRIPTION}\n\n"
-        for toolbox in toolboxes
-    )
+    entries = "".join(f"{_listed(toolbox, tool_counts.get(toolbox.name))}\n" for toolbox in toolboxes)
     return (
         f"Available Toolboxes:\n\n{entries}"
         f"To access tools from a toolbox, use {prefix}{OPEN} with the toolbox name."
     )
 
 
-def greeting(config: Config, fixed: Collection[str]) -> Greeting:
+def _listed(toolbox: Toolbox, tools: int | None) -> str:
+    lines = (
+        f"{toolbox.name} ({len(toolbox.servers)} servers)\n",
+        f"  Description: {toolbox.description or NO_DESCRIPTION}\n",
+        "" if tools is None else f"  Tools: {tools}\n",
+    )
+    return "".join(lines)
+
+
+def greeting(config: Config, tool_counts: Mapping[str, int], fixed: Collection[str]) -> Greeting:
     """How clients are greeted; `fixed` are the toolboxes that are open from the start."""
-    listing = instructions(config.toolboxes.values(), config.meta_tool_prefix)
+    listing = instructions(config.toolboxes.values(), tool_counts, config.meta_tool_prefix)
     return Greeting(listing, tools_change=bool(fixed) or config.tool_mode == "dynamic")
 
 

@@ -3,3 +3,7 @@
 `judge` decides, `canonical` and `entries` say what is the same, `lock_file` reads and writes the file,
 `differences` and `scan` are for people to read.
 """
+
+from typing import Final
+
+FILE_NAME: Final = "workbench.lock"

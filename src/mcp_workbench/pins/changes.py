@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from ..errors import Findings
 from ..events import printable
 from ..naming import Origin, nearest
-from .lock_file import FILE_NAME, Lock, Pins
+from . import FILE_NAME
+from .lock_file import Lock, Pins
 
 
 class Kind(Enum):
@@ -118,18 +119,17 @@ _MOST_NAMED: Final = 10
 _PLAIN_NAME: Final = r"[A-Za-z0-9_./-]{1,64}"
 
 
-def withheld_text(origin: Origin, changes: Iterable[Change]) -> str:
-    """One line on what is withheld of a server and what to do about it; empty if nothing is."""
+def withheld_text(changes: Iterable[Change]) -> str:
+    """What is withheld of one server and what to do about it, in one line; empty if nothing is."""
     by_kind: dict[Kind, list[str]] = {}
     for change in changes:
-        if change.withholds and change.origin == origin:
+        if change.withholds:
             by_kind.setdefault(change.kind, []).append(change.tool)
-    server = f"Server '{origin.server}' in toolbox '{origin.toolbox}'"
     if Kind.SERVER_NEW in by_kind:
-        return f"{server} is withheld: it is not in {FILE_NAME} yet; {_WHAT_TO_DO}"
+        return f"it is withheld, since it is not in {FILE_NAME} yet; {_WHAT_TO_DO}"
     if Kind.ENTRY_CHANGED in by_kind:
         what = "what its entry runs or reaches has changed since it was approved"
-        return f"{server} is withheld: {what}; {_WHAT_TO_DO}"
+        return f"it is withheld, since {what}; {_WHAT_TO_DO}"
     groups = [
         (word, by_kind[kind])
         for kind, word in ((Kind.TOOL_CHANGED, "changed"), (Kind.TOOL_NEW, "new"))
@@ -142,7 +142,7 @@ def withheld_text(origin: Origin, changes: Iterable[Change]) -> str:
         parts.append(f"{count} {'tool' if count == 1 else 'tools'} ({told})")
     if Kind.INSTRUCTIONS_CHANGED in by_kind:
         parts.append("its changed instructions")
-    return f"{server}: withheld until approved: {' and '.join(parts)}; {_WHAT_TO_DO}" if parts else ""
+    return f"withheld until approved: {' and '.join(parts)}; {_WHAT_TO_DO}" if parts else ""
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -154,10 +154,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def refused_text(change: Change) -> str:
-    """Why a call is refused: of a tool that is withheld, or of any tool of a server that is."""
+    """Why a call of a tool is refused that is withheld."""
     toolbox, server = change.origin
-    if not change.tool:
-        return withheld_text(change.origin, [change])
     why = "is new" if change.kind is Kind.TOOL_NEW else "has changed"
     tool = f"Tool '{printable(change.tool)}' in server '{server}' (toolbox '{toolbox}')"
     return f"{tool} is withheld: it {why} since the server was approved; {_WHAT_TO_DO}"

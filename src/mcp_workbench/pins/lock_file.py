@@ -16,7 +16,6 @@ from ..config_text import read as read_json
 from ..errors import ConfigError, Findings, Problem, inside
 from ..naming import Origin
 
-FILE_NAME: Final = "workbench.lock"
 VERSION: Final = 1
 
 _A_HASH = {

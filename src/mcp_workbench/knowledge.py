@@ -1,0 +1,153 @@
+"""What is known of the configured servers, and which of their tools may be used.
+
+The catalogue remembers what they offered, in this run and earlier ones. What of it is shown, filters of the
+configuration decide, and approvals where there is a `workbench.lock`.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Final, Protocol
+
+import msgspec
+
+from .catalogue import Catalogue, Seen
+from .config import Config, Server
+from .naming import Origin
+from .offers import Offer
+from .pins.entries import catalogue_key
+from .raw_json import Payload
+
+NOTHING_SAID: Final = b"null"
+_WRITTEN_WITHIN: Final = 1.0
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """What of a server may be shown and called, and what is to be said of the rest."""
+
+    tools: dict[str, Offer]
+    instructions: Payload = NOTHING_SAID
+    left_out: tuple[str, ...] = ()
+    refused: dict[str, str] = {}  # why, by the names of tools that are withheld
+
+
+class Approving(Protocol):
+    """Who decides what of a server's tools may be used, of those that its filters let pass."""
+
+    def refusal(self, origin: Origin, server: Server) -> str:
+        """Why it must not be started; empty if it may."""
+
+    def admitted(
+        self, origin: Origin, server: Server, tools: Mapping[str, Offer], instructions: Payload
+    ) -> Admitted: ...
+
+    def first_seen(
+        self, origin: Origin, server: Server, tools: Mapping[str, Offer], instructions: Payload
+    ) -> None:
+        """It lists this, maybe for the first time."""
+
+
+class Knowledge:
+    def __init__(self, config: Config, catalogue: Catalogue, approvals: Approving | None = None) -> None:
+        """`approvals`: only what they approve may be used."""
+        self.approvals = approvals
+        self._servers = {
+            Origin(toolbox.name, server.name): server
+            for toolbox in config.toolboxes.values()
+            for server in toolbox.servers.values()
+        }
+        self._keys = {
+            origin: catalogue_key(origin.toolbox, server) for origin, server in self._servers.items()
+        }
+        self._catalogue = catalogue
+        self._learnt: dict[Origin, Seen] = {}  # in this run
+        self._writer: _Writer | None = None
+
+    @cached_property
+    def tool_counts(self) -> dict[str, int]:
+        """How many tools each toolbox shows of which all servers were seen before this run."""
+        names = self._catalogue.names(self._keys.values())
+        counts: dict[str, int] = {}
+        unseen: set[str] = set()
+        for (toolbox, name), server in self._servers.items():
+            known = names.get(self._keys[Origin(toolbox, name)])
+            if known is None:
+                unseen.add(toolbox)
+            counts[toolbox] = counts.get(toolbox, 0) + sum(map(server.admits, known or ()))
+        return {toolbox: count for toolbox, count in counts.items() if toolbox not in unseen}
+
+    def remembered(self, origins: Iterable[Origin]) -> dict[Origin, Admitted]:
+        """What may be used of servers that were seen, now or in an earlier run. It waits for the disk."""
+        asked = list(origins)
+        earlier = [origin for origin in asked if origin not in self._learnt]
+        seen = self._catalogue.seen([self._keys[origin] for origin in earlier]) if earlier else {}
+        found = {origin: seen[key] for origin in earlier if (key := self._keys[origin]) in seen}
+        known = {**self._learnt, **found}
+        return {
+            origin: self.admitted(
+                origin, {tool.name: tool for tool in known[origin].tools}, known[origin].instructions
+            )
+            for origin in asked
+            if origin in known
+        }
+
+    def earlier(self, hash_: str) -> bytes | None:
+        """The definition of this hash, if a server gave it once. It waits for the disk."""
+        return self._catalogue.earlier(hash_)
+
+    def learn(self, origin: Origin, tools: Mapping[str, Offer], instructions: Payload, revision: str) -> None:
+        """Remember what a server has just listed. It is written behind this: nobody waits for the disk."""
+        import time
+
+        now = time.time()
+        seen = self._learnt[origin] = Seen(tuple(tools.values()), bytes(instructions), revision, now, now)
+        if self.approvals:
+            self.approvals.first_seen(origin, self._servers[origin], self._shown(origin, tools), instructions)
+        if not self._writer:
+            self._writer = _Writer(self._catalogue)
+        self._writer.write(self._keys[origin], seen)
+
+    def close(self) -> None:
+        """Have what was learnt written, if that does not take long."""
+        if self._writer:
+            self._writer.finish(_WRITTEN_WITHIN)
+
+    def refusal(self, origin: Origin) -> str:
+        """Why a server must not be started; empty if it may."""
+        return self.approvals.refusal(origin, self._servers[origin]) if self.approvals else ""
+
+    def admitted(self, origin: Origin, tools: Mapping[str, Offer], instructions: Payload) -> Admitted:
+        """What may be used of what a server lists: what its filters let pass, and was approved."""
+        shown = self._shown(origin, tools)
+        if self.approvals:
+            return self.approvals.admitted(origin, self._servers[origin], shown, instructions)
+        return Admitted(shown, instructions)
+
+    def _shown(self, origin: Origin, tools: Mapping[str, Offer]) -> dict[str, Offer]:
+        server = self._servers[origin]
+        return {name: tool for name, tool in tools.items() if server.admits(name)}
+
+
+class _Writer:
+    """Writes to the catalogue in a thread of its own: the disk, or another workbench, may be slow."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        from queue import SimpleQueue
+        from threading import Thread
+
+        self._catalogue = catalogue
+        self._tasks: SimpleQueue[tuple[str, Seen] | None] = SimpleQueue()
+        # A daemon: a file that others have locked must not hold up the end.
+        self._thread: Thread = Thread(target=self._work, daemon=True, name="catalogue")
+        self._thread.start()
+
+    def write(self, key: str, seen: Seen) -> None:
+        self._tasks.put((key, seen))
+
+    def finish(self, within: float) -> None:
+        self._tasks.put(None)
+        self._thread.join(within)
+
+    def _work(self) -> None:
+        while task := self._tasks.get():
+            key, seen = task
+            self._catalogue.record(key, seen.tools, seen.instructions, seen.revision, seen.last_seen)
