@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench import raw_json
-from mcp_workbench.dialects import PLAIN, Dialect, dialect_of, in_dialect
+from mcp_workbench.schemas.dialects import PLAIN, Dialect, dialect_of, in_dialect
 
 from .fake_link import dumped
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from mcp_workbench.mending import Mender, mended
+from mcp_workbench.schemas.mending import Mender, mended
 
 from .fake_link import dumped
 

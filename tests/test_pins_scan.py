@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.events import printable
 from mcp_workbench.pins.scan import Finding, findings, visible
+from mcp_workbench.printable import printable
 
 ENGLAND = "\U0001f3f4" + "".join(chr(0xE0000 + ord(letter)) for letter in "gbeng") + "\U000e007f"
 

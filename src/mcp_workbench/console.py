@@ -74,7 +74,7 @@ def say(text: str) -> int:
 def report(problems: Sequence[Problem], warnings: Sequence[Problem]) -> None:
     """Print to stderr what is wrong with the configuration."""
     if problems or warnings:
-        from .events import printable
+        from .printable import printable
 
         for problem in problems:
             print(printable(f"error: {problem}"), file=sys.stderr)

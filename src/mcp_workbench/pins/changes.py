@@ -10,8 +10,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..errors import Findings
-from ..events import printable
 from ..naming import Origin, nearest
+from ..printable import printable
 from . import FILE_NAME
 from .lock_file import Lock, Pins
 

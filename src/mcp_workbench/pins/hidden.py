@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ..events import is_seen, printable
+from ..printable import is_seen, printable
 
 # Unseen characters ------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ..events import printable
+from ..printable import printable
 from ..raw_json import Malformed
 from .hidden import encoded, unseen
 from .tree import Object, leaves, parsed

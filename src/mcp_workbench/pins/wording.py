@@ -165,7 +165,7 @@ def _as_read(text: str) -> str:
     if not text.isascii():
         import unicodedata
 
-        from ..events import is_seen
+        from ..printable import is_seen
 
         text = unicodedata.normalize("NFKC", text).replace("’", "'")
         text = "".join(character for character in text if is_seen(character) or character.isspace())

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from . import local_refs, raw_json
-from .raw_json import Malformed, Payload
+from .. import raw_json
+from ..raw_json import Malformed, Payload
+from . import refs
 
 # How deep in the arguments, and how much of a schema, is looked at; behind that nothing is mended.
 _DEEPEST: Final = 6
@@ -213,8 +214,8 @@ class _Shapes:
             return None
         if "$ref" in schema:  # up to draft 7 what stands beside it does not count
             ref = schema["$ref"]
-            found = local_refs.target(self._root, ref)
-            if found is local_refs.NOWHERE or ref in on_the_way:
+            found = refs.target(self._root, ref)
+            if found is refs.NOWHERE or ref in on_the_way:
                 return None
             return self.of(found, depth, on_the_way | {ref})
         shape: _Shape | None = self._own(schema, depth)

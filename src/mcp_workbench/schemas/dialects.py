@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from . import plain_schemas, raw_json
-from .raw_json import Malformed, Payload
+from .. import raw_json
+from ..raw_json import Malformed, Payload
+from . import rewriting
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -70,7 +71,7 @@ def _schema_in(schema: Payload, dialect: Dialect) -> Payload:
         root = msgspec.json.decode(schema)
         if not isinstance(root, dict):
             return schema
-        changed = plain_schemas.plain(root, flat=dialect.plain_root, no_refs=dialect.no_refs)
+        changed = rewriting.plain(root, flat=dialect.plain_root, no_refs=dialect.no_refs)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return schema
     return schema if changed is root else raw_json.encoded(changed)

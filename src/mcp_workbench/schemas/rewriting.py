@@ -6,7 +6,8 @@ Names of properties are kept. Where something is lost, descriptions say so.
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from . import local_refs, raw_json
+from .. import raw_json
+from . import refs
 
 _DEEPEST: Final = 40
 # What may be written out in place of `$ref`, where a node may have so many bytes.
@@ -105,7 +106,7 @@ class _Inlined:
         return written
 
     def _referred(self, ref: object, on_the_way: tuple[str, ...], depth: int) -> Schema:
-        found = local_refs.target(self._root, ref)
+        found = refs.target(self._root, ref)
         name = str(ref).rpartition("/")[2] or "the whole"
         if found is True:
             return {}
@@ -142,7 +143,7 @@ class _Flat:
         self._left -= 1
         if depth > _DEEPEST or self._left < 0:
             return flat
-        beside = [local_refs.target(self._root, schema["$ref"])] if "$ref" in schema else []
+        beside = [refs.target(self._root, schema["$ref"])] if "$ref" in schema else []
         flat = _all_of([flat, *self._branches([*beside, *_list(schema.get("allOf"))], depth)])
         for key in _UNIONS:
             if branches := self._branches(_list(schema.get(key)), depth):

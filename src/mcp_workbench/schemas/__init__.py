@@ -1,0 +1,1 @@
+"""What is done with schemas of tools: told in a line, written for clients, arguments mended by them. Pure."""
