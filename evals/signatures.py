@@ -126,8 +126,7 @@ def grouped(tools: Iterable[Row], grouping: str) -> Toolboxes:
 
 def full_text(name: str, served: Sequence[forms.Served]) -> str:
     connected = [Connected(*it) for it in served]
-    answer = answers.opened(Toolbox(name, None, {}), connected, [])
-    return str(json.loads(bytes(answer.body))["content"][0]["text"])
+    return answers.opened(Toolbox(name, None, {}), connected, [])
 
 
 def searches(tools: Sequence[Row], queries: Sequence[Row], count: Count) -> bool:

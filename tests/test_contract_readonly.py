@@ -13,6 +13,13 @@ from tests.workbench import Client, Json, fake, serving, toolboxes, use
 MODES = pytest.mark.parametrize("mode", ["proxy", "dynamic"])
 READING: Json = {"readOnlyHint": True}
 TRUSTED: Json = {"trustAnnotations": True}
+# What the protocol takes for granted of a tool that says nothing else.
+GRANTED = {
+    "readOnlyHint": False,
+    "destructiveHint": True,
+    "idempotentHint": False,
+    "openWorldHint": True,
+}
 CAUTIOUS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 
 
@@ -56,7 +63,7 @@ async def test_use_tool_itself_has_the_most_cautious_annotations(
     config = toolboxes(dev={"a": hinting(READING) | TRUSTED}) | {"toolMode": mode, "readOnlyTools": read_only}
     async with serving(config, tmp_path) as client:
         await client.open("dev")
-        assert (await listed(client))["use_tool"]["annotations"] == CAUTIOUS
+        assert GRANTED | (await listed(client))["use_tool"]["annotations"] == CAUTIOUS
 
 
 @pytest.mark.parametrize("key", [{}, {"readOnlyTools": False}], ids=json.dumps)
@@ -82,7 +89,7 @@ async def test_the_meta_tool_prefix_is_put_before_its_name(tmp_path: Path) -> No
         result = await client.result("workbench_use_readonly_tool", use("dev", "a", "echo", text="hi"))
     assert result["content"][0]["text"] == "hi"
     assert "workbench_use_tool" in tools["workbench_use_readonly_tool"]["description"]
-    assert tools["workbench_use_tool"]["annotations"] == CAUTIOUS
+    assert GRANTED | tools["workbench_use_tool"]["annotations"] == CAUTIOUS
 
 
 async def test_a_refusal_names_use_tool_with_its_prefix(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mcp_workbench import raw_json
 from mcp_workbench.schemas.dialects import PLAIN, Dialect, dialect_of, in_dialect
@@ -32,8 +33,8 @@ def written(schema: Any, dialect: Dialect) -> Any:
     ("name", "dialect"),
     [
         ("claude-code", FLAT),
-        ("claude-ai", FLAT),
-        ("codex-mcp-client", BOTH),
+        ("claude-ai", replace(FLAT, hides_instructions=True)),
+        ("codex-mcp-client", replace(BOTH, hides_instructions=True)),
         ("gemini-cli-mcp-client", BOTH),
         ("gemini-cli-mcp-client-workbench", BOTH),
         ("opencode", BOTH),
@@ -41,8 +42,8 @@ def written(schema: Any, dialect: Dialect) -> Any:
         ("Visual Studio Code - Insiders", NO_REFS),
         ("Visual-Studio-Code", NO_REFS),
         ("github-copilot-developer", NO_REFS),
-        ("Zed", NO_REFS),
-        ("cursor-vscode", PLAIN),
+        ("Zed", replace(NO_REFS, hides_instructions=True)),
+        ("cursor-vscode", Dialect(hides_instructions=True)),
         ("my client", PLAIN),
         ("", PLAIN),
     ],

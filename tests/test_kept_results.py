@@ -19,15 +19,14 @@ from mcp_workbench import raw_json
 from mcp_workbench.errors import InvalidParameters, NotFound
 from mcp_workbench.kept_results import (
     KeptResults,
-    definition,
     oversized,
     read_part,
-    read_request,
     runtime_folder,
     without_promise,
 )
 from mcp_workbench.kept_results.parts import Span, lines_of, span_of
 from mcp_workbench.kept_results.shortening import BYTES_PER_TOKEN, LEAST_TOKENS
+from mcp_workbench.metatools.requests import read_reading
 
 from .fake_link import dumped
 
@@ -265,7 +264,7 @@ def test_lines_may_be_asked_for_in_these_ways(lines: str | None, span: Span) -> 
 @pytest.mark.parametrize("lines", ["", "a", "10-40-50", "1,2", "10 40", "-", "+5", "1+", "٣", "9" * 30])
 def test_other_ways_are_refused(lines: str) -> None:
     with pytest.raises(InvalidParameters, match="lines: expected"):
-        read_request(dumped({"handle": "h", "lines": lines}))
+        span_of(lines)
 
 
 @pytest.mark.parametrize(
@@ -275,19 +274,19 @@ def test_other_ways_are_refused(lines: str) -> None:
         b"[]",
         b'{"handle":5}',
         b'{"handle":"h","other":1}',
-        b'{"handle":"h","jq":".","grep":"a"}',
-        b'{"handle":"h","jq":".","lines":"1-"}',
     ],
 )
 def test_a_request_that_means_nothing_is_refused(arguments: bytes) -> None:
     with pytest.raises(InvalidParameters, match="Invalid parameters"):
-        read_request(arguments)
+        read_reading(arguments)
 
 
-def test_the_tool_is_listed_under_its_prefixed_name() -> None:
-    listed = json.loads(definition("workbench_"))
-    assert listed["name"] == "workbench_read_result"
-    assert listed["inputSchema"]["required"] == ["handle"]
+@pytest.mark.parametrize("more", [{"grep": "a"}, {"lines": "1-"}])
+async def test_jq_goes_alone(more: dict[str, str], tmp_path: Path) -> None:
+    store = KeptResults(str(tmp_path))
+    asked = read_reading(dumped({"handle": store.keep(b"{}"), "jq": ".", **more}))
+    with pytest.raises(InvalidParameters, match="jq goes without lines and grep"):
+        await read_part(store, asked, LIMIT)
 
 
 # Lines --------------------------------------------------------------------------------------------
@@ -336,7 +335,7 @@ def store(tmp_path: Path) -> Iterator[KeptResults]:
 
 async def asked(store: KeptResults, said: str, limit: int = LIMIT, **request: str) -> str:
     handle = store.keep(said.encode())
-    return await read_part(store, read_request(dumped({"handle": handle, **request})), limit)
+    return await read_part(store, read_reading(dumped({"handle": handle, **request})), limit)
 
 
 @pytest.mark.parametrize("pattern", ["line 77 ", "line (?:77) "])  # at once, and in another process
@@ -355,7 +354,7 @@ async def test_grep_goes_on_as_each_answer_says(store: KeptResults, said: str, p
     handle, lines = store.keep(said.encode()), "1-"
     found: list[str] = []
     while lines:
-        request = read_request(dumped({"handle": handle, "grep": pattern, "lines": lines}))
+        request = read_reading(dumped({"handle": handle, "grep": pattern, "lines": lines}))
         answer = await read_part(store, request, 8000)
         assert len(answer.encode()) <= 8000 * BYTES_PER_TOKEN
         rows, _, note = answer.rpartition("\n[there may be more")
@@ -378,7 +377,7 @@ async def test_a_pattern_that_never_ends_is_ended(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
     handle = store.keep(b"a" * 60)
-    request = read_request(dumped({"handle": handle, "grep": "(a|aa)+$b"}))
+    request = read_reading(dumped({"handle": handle, "grep": "(a|aa)+$b"}))
     with pytest.raises(InvalidParameters, match="make it simpler"):
         await read_part(store, request, LIMIT, seconds=0.5)
     assert [process.returncode for process in started] == [-9]
@@ -428,7 +427,7 @@ async def test_jq_sees_neither_the_environment_nor_files(
 async def test_a_program_that_never_ends_is_ended(store: KeptResults) -> None:
     handle = store.keep(b"1")
     with pytest.raises(InvalidParameters, match="make it simpler"):
-        await read_part(store, read_request(dumped({"handle": handle, "jq": "last(repeat(1))"})), LIMIT, 0.5)
+        await read_part(store, read_reading(dumped({"handle": handle, "jq": "last(repeat(1))"})), LIMIT, 0.5)
 
 
 # Files --------------------------------------------------------------------------------------------

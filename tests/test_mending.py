@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from mcp_workbench.schemas.mending import Mender, mended
+from mcp_workbench.raw_json import Payload
+from mcp_workbench.schemas.mending import Mender, mender_of
 
 from .fake_link import dumped
 
@@ -17,6 +18,10 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow,
 
 def schema_of(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
+
+
+def mended(arguments: Payload, schema: bytes) -> Payload:
+    return Mender(schema).mended(arguments)
 
 
 def mend(schema: dict[str, Any], arguments: str) -> str:
@@ -208,6 +213,12 @@ def test_a_schema_may_be_anything(schema: bytes) -> None:
 def test_endless_schemas_are_mended_as_far_as_they_are_read() -> None:
     schema = {**schema_of(n=INTEGER, **{f"p{n}": {"$ref": "#"} for n in range(50)})}
     assert mend(schema, '{"n":"5"}') == '{"n":5}'
+
+
+def test_a_mender_is_made_of_a_definition() -> None:
+    definition = dumped({"name": "t", "inputSchema": schema_of(n=INTEGER)})
+    assert mender_of(definition).mended(b'{"n":"5"}') == b'{"n":5}'
+    assert mender_of(b'{"name":"t"}').is_idle
 
 
 # Properties ---------------------------------------------------------------------------------------

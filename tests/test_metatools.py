@@ -90,6 +90,13 @@ def defined(*toolboxes: Toolbox, **more: Any) -> dict[str, Any]:
     return {each["name"]: each for each in read}
 
 
+def described(*toolboxes: Toolbox) -> str:
+    """The description of open_toolbox for a client that does not show instructions."""
+    found = json.loads(meta_tools(configured(*toolboxes), describes=True)["open_toolbox"])
+    text: str = found["description"]
+    return text
+
+
 def test_there_are_three_meta_tools_and_no_listing_among_them() -> None:
     assert list(defined(DEV)) == ["open_toolbox", "use_tool", "close_toolbox"]
 
@@ -97,7 +104,8 @@ def test_there_are_three_meta_tools_and_no_listing_among_them() -> None:
 def test_the_prefix_stands_before_their_names_and_where_they_are_spoken_of() -> None:
     found = defined(DEV, meta_tool_prefix="workbench_")
     assert list(found) == ["workbench_open_toolbox", "workbench_use_tool", "workbench_close_toolbox"]
-    assert "workbench_open_toolbox" in found["workbench_use_tool"]["description"]
+    lean = defined(DEV, meta_tool_prefix="workbench_", detail="names")
+    assert "workbench_use_tool" in json.dumps(lean["workbench_describe_tools"])
 
 
 def test_our_own_definitions_pass_our_own_reading_of_definitions() -> None:
@@ -112,7 +120,7 @@ def test_the_parameter_of_open_toolbox_lists_the_toolboxes() -> None:
     schema = defined(DEV, PROD)["open_toolbox"]["inputSchema"]
     assert schema["properties"]["toolbox_name"]["enum"] == ["dev", "prod"]
     assert schema["required"] == ["toolbox_name"]
-    assert schema["additionalProperties"] is False
+    assert schema["properties"]["detail"]["enum"] == ["full", "signatures", "names"]
 
 
 def test_without_toolboxes_there_is_no_list_of_them() -> None:
@@ -122,7 +130,8 @@ def test_without_toolboxes_there_is_no_list_of_them() -> None:
 
 
 def test_the_description_of_open_toolbox_names_the_toolboxes() -> None:
-    text = defined(DEV, PROD)["open_toolbox"]["description"]
+    assert "Toolboxes: dev, prod" in defined(DEV, PROD)["open_toolbox"]["description"]
+    text = described(DEV, PROD)
     assert "dev: Development environment tools" in text
     assert "prod: No description provided" in text
 
@@ -133,13 +142,12 @@ def test_the_description_of_open_toolbox_names_the_toolboxes() -> None:
     )
 )
 def test_the_description_of_open_toolbox_stays_below_two_kilobytes(toolboxes: list[Toolbox]) -> None:
-    text = defined(*toolboxes)["open_toolbox"]["description"]
-    assert len(text.encode()) <= 2048
+    assert len(defined(*toolboxes)["open_toolbox"]["description"].encode()) <= 2048
+    assert len(described(*toolboxes).encode()) <= 2048
 
 
 def test_where_descriptions_do_not_fit_the_names_do_and_of_these_as_many_as_fit() -> None:
-    described = [toolbox(f"box{at}", "x" * 300) for at in range(10)]
-    assert "box0, box1," in defined(*described)["open_toolbox"]["description"]
+    assert "box0, box1," in described(*(toolbox(f"box{at}", "x" * 300) for at in range(10)))
     many = [toolbox(f"a_rather_long_name_{at}") for at in range(200)]
     text = defined(*many)["open_toolbox"]["description"]
     named, _, more = text.partition(", and ")
@@ -153,9 +161,7 @@ def test_the_schema_of_use_tool_asks_for_the_three_names() -> None:
     schema = defined(DEV)["use_tool"]["inputSchema"]
     assert schema["required"] == ["tool"]
     assert list(schema["properties"]) == ["tool", "arguments"]
-    assert schema["additionalProperties"] is False
     assert schema["properties"]["tool"]["required"] == ["toolbox", "server", "tool"]
-    assert schema["properties"]["tool"]["additionalProperties"] is False
     assert schema["properties"]["arguments"]["type"] == "object"
 
 
@@ -349,8 +355,7 @@ def test_the_answer_of_an_opening_is_to_the_letter() -> None:
         [serving("s0", tool("read", description="Reads", title="R")), serving("s1", tool("write"))],
         ["Failed to connect to server 's2' in toolbox 'dev': exited with code 1"],
     )
-    assert not error_of(found)
-    assert text_of(found) == (
+    assert found == (
         '{"toolbox":"dev","description":"Development environment tools","servers_connected":2,"tools":['
         '{"name":"read","toolbox_name":"dev","source_server":"s0",'
         '"inputSchema":{"type":"object"},"description":"Reads","title":"R"},'
@@ -360,38 +365,30 @@ def test_the_answer_of_an_opening_is_to_the_letter() -> None:
 
 
 def test_errors_are_there_only_when_something_failed() -> None:
-    found = json.loads(text_of(answers.opened(DEV, [serving("s0")], [])))
+    found = json.loads(answers.opened(DEV, [serving("s0")], []))
     assert list(found) == ["toolbox", "description", "servers_connected", "tools"]
 
 
 def test_a_toolbox_without_a_description_says_so_in_the_answer_too() -> None:
-    found = json.loads(text_of(answers.opened(PROD, [], [])))
+    found = json.loads(answers.opened(PROD, [], []))
     assert found["description"] == "No description provided"
     assert found["servers_connected"] == 0
 
 
-def test_when_all_servers_failed_the_answer_is_their_errors_as_text() -> None:
-    found = answers.opened(DEV, [], ["first failed", "second failed:\nits stderr"])
-    assert error_of(found)
-    assert text_of(found) == "first failed\nsecond failed:\nits stderr"
-
-
 def test_a_server_without_tools_still_counts_as_connected() -> None:
     found = answers.opened(DEV, [serving("s0")], ["tool 'x' is left out"])
-    assert not error_of(found)
-    assert json.loads(text_of(found))["servers_connected"] == 1
+    assert json.loads(found)["servers_connected"] == 1
 
 
 def test_the_answer_has_no_space_between_tokens_and_no_other_field() -> None:
     found = answers.opened(DEV, [serving("s0", tool("a", annotations={"x": [1, {}]}))], [])
-    text = text_of(found)
+    text = found
     assert text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
-    assert list(json.loads(bytes(found.body))) == ["content"]
 
 
 def test_a_field_of_a_tool_that_is_named_like_ours_does_not_lead_astray() -> None:
     evil = tool("a", toolbox_name="prod", source_server="other", toolbox="x")
-    (found,) = json.loads(text_of(answers.opened(DEV, [serving("s0", evil)], [])))["tools"]
+    (found,) = json.loads(answers.opened(DEV, [serving("s0", evil)], []))["tools"]
     assert (found["name"], found["toolbox_name"], found["source_server"]) == ("a", "dev", "s0")
     assert found["toolbox"] == "x"
 
@@ -402,14 +399,14 @@ def test_values_of_a_definition_pass_as_they_are_written() -> None:
         b'{"tools":[{"name":"a", "x": 1E400, "\\ud800": "\\udfff", "y": "\\u0061\\/",'
         b'"inputSchema":{"type":"object"}}]}'
     )
-    text = text_of(answers.opened(DEV, [Connected("s0", b"null", [*listing.offers.values()])], []))
+    text = answers.opened(DEV, [Connected("s0", b"null", [*listing.offers.values()])], [])
     for part in ('"x":1E400', '"\\udfff"', '"\\ud800":', '"\\u0061\\/"'):
         assert part in text
 
 
 def test_names_with_control_and_bidi_characters_pass_as_json() -> None:
     strange = 'a"\\\n\x1b\u202e'
-    found = json.loads(text_of(answers.opened(DEV, [serving("s0", tool(strange))], [])))
+    found = json.loads(answers.opened(DEV, [serving("s0", tool(strange))], []))
     assert found["tools"][0]["name"] == strange
 
 

@@ -12,6 +12,7 @@ from mcp_workbench import pages, raw_json
 from mcp_workbench.naming import NativeNames, Origin
 from mcp_workbench.offers import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Offer, Offers
 from mcp_workbench.pages import BadCursor
+from mcp_workbench.schemas.dialects import PLAIN
 from mcp_workbench.uris import Claims
 from mcp_workbench.view import Native, View
 
@@ -65,11 +66,9 @@ def view_of(
     """A view that a client has seen."""
     claims = Claims()
     seen = View(
-        META_TOOLS,
-        NativeNames(servers, META_TOOLS, without_prefix),
-        NativeNames(servers, (), without_prefix),
-        claims,
+        NativeNames(servers, META_TOOLS, without_prefix), NativeNames(servers, (), without_prefix), claims
     )
+    seen.present(META_TOOLS, PLAIN)
     seen.refresh(offered, native)
     for kind in KINDS:
         seen.page(kind, None)
@@ -188,7 +187,8 @@ def test_the_tools_of_the_workbench_come_first_whatever_is_open() -> None:
 
 
 def test_before_anything_is_offered_the_tools_of_the_workbench_are_there() -> None:
-    view = View(META_TOOLS, NativeNames([]), NativeNames([]), Claims())
+    view = View(NativeNames([]), NativeNames([]), Claims())
+    view.present(META_TOOLS, PLAIN)
     assert view.page(TOOLS, None) == b'{"tools":[%b]}' % b",".join(META_TOOLS.values())
     assert view.page(PROMPTS, None) == b'{"prompts":[]}'
     assert view.page(RESOURCES, None) == b'{"resources":[]}'

@@ -16,6 +16,7 @@ from mcp_workbench.lifecycle import RestartPolicy
 from mcp_workbench.link import CannotConnect, Connect
 from mcp_workbench.metatools.requests import Address
 from mcp_workbench.raw_json import Payload
+from mcp_workbench.results import Results
 from mcp_workbench.session import Session
 from mcp_workbench.toolbox import Toolbox
 from mcp_workbench.wire import Answer
@@ -524,6 +525,7 @@ class Client:
             self._take,
             Declared("ours"),
             knowledge_of(configuration),
+            Results(configuration, {}),
             fixed,
         )
         self.lines: list[Any] = []

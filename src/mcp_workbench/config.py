@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from .config_file import (
     ConfigFile,
+    Detail,
     RestartEntry,
     ServerEntry,
     ToolboxEntry,
@@ -25,7 +26,7 @@ from .config_file import (
 from .config_text import nodes, read
 from .errors import Findings, Problem, inside
 from .lifecycle import RestartPolicy
-from .naming import nearest
+from .naming import Origin, nearest
 
 __all__ = [
     "Config",
@@ -85,6 +86,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout: float | None = None  # for each request on the way to that
     call_timeout: float | None = None
     trust_annotations: bool = False
+    max_result_tokens: int | None = None
     filters: tuple[Filter, ...] = ()
 
     def admits(self, tool_name: str) -> bool:
@@ -117,10 +119,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     meta_tool_prefix: str = ""
     open_on_use: bool = True
     read_only_tools: bool = False
+    open_from_catalogue: bool = False
+    detail: Detail = "full"
+    search: bool | Literal["auto"] = "auto"
     pin: bool = False
     restart: RestartPolicy = RestartPolicy()
     toolboxes: dict[str, Toolbox] = {}
     warnings: tuple[Problem, ...] = ()
+
+    def servers(self) -> dict[Origin, Server]:
+        """All servers of all toolboxes, in the order of the file."""
+        return {
+            Origin(toolbox.name, server.name): server
+            for toolbox in self.toolboxes.values()
+            for server in toolbox.servers.values()
+        }
 
 
 def parse(data: bytes, warnings: Iterable[Problem] = ()) -> Config:
@@ -148,6 +161,9 @@ def parse(data: bytes, warnings: Iterable[Problem] = ()) -> Config:
         meta_tool_prefix=file.metaToolPrefix,
         open_on_use=file.openOnUse,
         read_only_tools=file.readOnlyTools,
+        open_from_catalogue=file.openFromCatalogue,
+        detail=file.detail,
+        search=file.search,
         pin=file.pin,
         restart=RestartPolicy(file.restart.crashes, file.restart.within),
         toolboxes=toolboxes,
@@ -214,6 +230,7 @@ def _server(name: str, entry: ServerEntry, raw: Mapping[str, Any], place: str, f
         request_timeout=timeout,
         call_timeout=_given(entry.tool_timeout_sec) or timeout,
         trust_annotations=_given(entry.trustAnnotations) or False,
+        max_result_tokens=_given(entry.maxResultTokens),
         filters=_filters(entry, place, findings),
     )
     return msgspec.structs.replace(server, **(_NOTHING_REMOTE if transport == "stdio" else _NOTHING_LOCAL))

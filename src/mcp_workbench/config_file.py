@@ -39,7 +39,10 @@ Prefix = Annotated[
         pattern=r"^[A-Za-z0-9_-]{0,32}$(?!\n)",
     ),
 ]
+Tokens = Annotated[int, _must("a whole number of at least 512", "leave the key out for no limit", ge=512)]
 ToolMode = Literal["proxy", "dynamic"]
+Detail = Literal["full", "signatures", "names"]
+Search = Annotated[bool | Literal["auto"], _must('true, false or "auto"', "choose one of these")]
 TransportName = Literal["stdio", "http", "streamable-http", "streamableHttp", "sse"]
 Names = list[str]
 
@@ -71,6 +74,9 @@ class ServerEntry(msgspec.Struct, kw_only=True):
     enabled: Annotated[bool | UnsetType, Meta(description="false leaves the server out.")] = UNSET
     trustAnnotations: Annotated[
         bool | UnsetType, Meta(description="Whether use_readonly_tool believes its readOnlyHint.")
+    ] = UNSET
+    maxResultTokens: Annotated[
+        Tokens | UnsetType, Meta(description="What is longer in its results is kept, and read on request.")
     ] = UNSET
     toolFilters: Annotated[
         Names | UnsetType, Meta(description="Names and globs of tools to show; !name hides one.")
@@ -109,6 +115,11 @@ class ConfigFile(msgspec.Struct, kw_only=True):
     metaToolPrefix: Annotated[Prefix, Meta(description="Put before the meta-tools' names.")] = ""
     openOnUse: Annotated[bool, Meta(description="Whether use_tool opens a closed toolbox.")] = True
     readOnlyTools: Annotated[bool, Meta(description="Whether there is use_readonly_tool, too.")] = False
+    openFromCatalogue: Annotated[
+        bool, Meta(description="Whether openings answer at once with what was seen before.")
+    ] = False
+    detail: Annotated[Detail, Meta(description="How much open_toolbox tells of each tool.")] = "full"
+    search: Annotated[Search, Meta(description="Whether there is search_tools.")] = "auto"
     pin: Annotated[bool, Meta(description="Whether to begin a workbench.lock, if there is none.")] = False
     restart: Annotated[RestartEntry, Meta(description="The limits of restarting.")] = msgspec.field(
         default_factory=RestartEntry

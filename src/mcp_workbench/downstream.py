@@ -20,18 +20,20 @@ from .errors import CallError, CallInterrupted, NotFound, NotReadOnly, ServerBus
 from .events import log
 from .immediate import Outcome
 from .introduction import UNHURRIED, Listings, introduce, list_offers
-from .knowledge import Knowledge
+from .knowledge import Admitted, Knowledge
 from .lifecycle import RestartPolicy
 from .link import CannotConnect, Connect, Link
 from .naming import Origin, nearest
-from .offers import TOOLS, Kind, Listing, Offers
+from .offers import TOOLS, Kind, Listing, Offer, Offers
 from .peer import Answering, Coming, Gone, OnProgress, Patience, Peer, TimedOut
 from .questions import Questions
 from .raw_json import Malformed, Payload
+from .schemas.mending import Mender, mender_of
 from .wire import Answer
 
 MOST_WAITING: Final = 1024
 MOST_UNSENT_BYTES: Final = 64 * 1024 * 1024
+_NOTHING: Final[Mapping[str, Offer]] = {}
 _SHOWN_GARBAGE: Final = 3
 _LONGEST_SHOWN: Final = 200
 
@@ -49,6 +51,7 @@ class Ready(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...]
     instructions: Payload  # JSON, as the server says it; `null` if it says nothing
     refused: Mapping[str, str]  # why, by the names of tools that are not among its offers
+    menders: dict[str, Mender]  # of arguments, by the names of tools that were called
 
 
 class Down(msgspec.Struct, frozen=True):
@@ -76,6 +79,7 @@ class Downstream:
         self.origin = Origin(toolbox, server.name)
         self.state: State = Starting()
         self.offered: Offers = {}  # what clients may count on: also while it is being restarted
+        self.expected: Admitted | None = None  # what it offered the last time, while it starts
         self.noise = 0
         self._server = server
         self._connect = connect
@@ -175,6 +179,8 @@ class Downstream:
             says_so = offers.says_read_only(offer) and TOOLS not in self._stale
             if not (says_so and self._server.trust_annotations):
                 raise NotReadOnly(tool, self.name, self.toolbox, claimed=says_so)
+        mender = ready.menders.get(tool) or ready.menders.setdefault(tool, mender_of(offer.definition))
+        arguments = mender.mended(arguments)
         token = self._token_in(meta, ready.peer) if on_progress else b""
         ending = b',"_meta":%b}' % raw_json.object_of(meta.items()) if meta else b"}"
         params = (b'{"name":%b,"arguments":' % raw_json.encoded(tool), arguments, ending)
@@ -250,6 +256,26 @@ class Downstream:
         """Whether its command may first have to fetch it."""
         return lifecycle.installs(self._server.command or "")
 
+    @property
+    def max_result_tokens(self) -> int | None:
+        """From which size on its results are shown in part."""
+        return self._server.max_result_tokens
+
+    @property
+    def is_starting(self) -> bool:
+        return isinstance(self.state, Starting)
+
+    def tool(self, name: str) -> Offer | None:
+        """A tool that may be called, by its own name."""
+        return self.offered.get(TOOLS, _NOTHING).get(name)
+
+    def expect(self, admitted: Admitted) -> None:
+        """Until it serves, these count as its tools."""
+        if self.is_starting and not self.offered:
+            self.expected = admitted
+            self.offered = {TOOLS: admitted.tools}
+            self._become(self.state)
+
     async def ready(self) -> Ready:
         """The serving state; waits for one that is near, and says why where none is."""
         while not (ready := self._serving()):
@@ -274,7 +300,7 @@ class Downstream:
 
     async def settled(self) -> None:
         """Wait until it is known whether the server serves, and what it offers."""
-        while isinstance(self.state, Starting) or self._retried:
+        while (self.is_starting and not self.expected) or self._retried:
             await self._turn()
 
     async def _listed_anew(self) -> None:
@@ -457,7 +483,7 @@ class Downstream:
         failures = [told for it in listings for told in (*it.left_out, it.failure) if told]
         left_out = (*map(self._masked, failures), *admitted.left_out)
         offers = {**found, TOOLS: admitted.tools}
-        return Ready(peer, hello, offers, left_out, admitted.instructions, admitted.refused)
+        return Ready(peer, hello, offers, left_out, admitted.instructions, admitted.refused, {})
 
     def _learn(self, hello: Hello) -> None:
         """Have remembered what it has just listed."""
@@ -554,6 +580,8 @@ class Downstream:
 
     def _become(self, state: State) -> None:
         self.state = state
+        if not isinstance(state, Starting):
+            self.expected = None
         if isinstance(state, Ready):
             self.offered = state.offers
         else:

@@ -50,11 +50,7 @@ class Knowledge:
     def __init__(self, config: Config, catalogue: Catalogue, approvals: Approving | None = None) -> None:
         """`approvals`: only what they approve may be used."""
         self.approvals = approvals
-        self._servers = {
-            Origin(toolbox.name, server.name): server
-            for toolbox in config.toolboxes.values()
-            for server in toolbox.servers.values()
-        }
+        self._servers = config.servers()
         self._keys = {
             origin: catalogue_key(origin.toolbox, server) for origin, server in self._servers.items()
         }

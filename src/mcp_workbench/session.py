@@ -7,22 +7,24 @@ from functools import partial
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from . import eras, lifecycle, offers, progress, raw_json, upwards, wire
+from . import eras, lifecycle, offers, raw_json, upwards, wire
 from .client import Client
 from .config import Config
 from .downstream import Downstream
 from .eras import Declared
-from .errors import CallError, NotFound, NotReadOnly
+from .errors import CallError, NotFound
 from .knowledge import Knowledge
+from .library import Library
+from .meta_calls import MetaCalls
 from .metatools import answers, definitions
-from .metatools.answers import Connected
-from .metatools.definitions import CLOSE, OPEN, USE, USE_READONLY
-from .metatools.requests import read_closing, read_opening, tool_and_arguments
+from .metatools.definitions import OPEN
 from .naming import NativeNames
 from .offers import PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from .pages import BadCursor
-from .peer import NO_PARAMS, Answering, Coming, OnProgress, Peer, Send
+from .peer import NO_PARAMS, Answering, Coming, Peer, Send
 from .raw_json import Malformed, Payload
+from .results import Results
+from .schemas.dialects import dialect_of
 from .toolbox import Toolbox
 from .view import Native, View
 from .wire import Answer
@@ -46,29 +48,44 @@ class Session:
         send: Send,
         declared: Declared,
         knowledge: Knowledge,
+        results: Results,
         fixed: Sequence[str] = (),
     ) -> None:
         """`fixed` are the toolboxes that are open from the start, their tools shown natively."""
         self._config = config
+        self._knowledge = knowledge
         self._loop = asyncio.get_running_loop()
         self.peer = Peer(send, self)
         self.client = Client(self.peer, declared, self._offers_changed)
         self.workbench = Workbench(config, reach, self.client, knowledge)
-        self._greeting = definitions.greeting(config, knowledge.tool_counts, fixed)
-        serve = {OPEN: self._open, USE: self._use, USE_READONLY: self._use_readonly, CLOSE: self._close}
-        prefix, meta_tools = config.meta_tool_prefix, definitions.meta_tools(config)
-        self._tools = {prefix + name: serve[name] for name in meta_tools}
-        servers = [
-            (toolbox.name, server) for toolbox in config.toolboxes.values() for server in toolbox.servers
-        ]
+        self.results = results
+        servers = config.servers()
         bare = fixed[0] if len(fixed) == 1 else ""
+        prefix, counts = config.meta_tool_prefix, knowledge.tool_counts
+        self._greeting = definitions.greeting(config, counts, fixed)
+        self._meta_tools = partial(
+            definitions.meta_tools,
+            config,
+            searchable=definitions.is_searchable(config, counts),
+            fixed=fixed,
+        )
+        own_names = [prefix + own for own in self._meta_tools()]
         self._view = View(
-            {prefix + name: definition for name, definition in meta_tools.items()},
-            NativeNames(servers, reserved=self._tools, without_prefix=bare),
+            NativeNames(servers, reserved=own_names, without_prefix=bare),
             NativeNames(servers, without_prefix=bare),
             self.client.claims,
+            unpromising={origin for origin, server in servers.items() if server.max_result_tokens},
         )
+        self._present()
+        library = Library(config, knowledge, self.workbench)
+        announce = partial(self._announce, asked=True)
+        self._calls = MetaCalls(
+            config, self.peer, self.workbench, library, self._view, results, announce, fixed
+        )
+        by_name = self._calls.by_name
+        self._tools = {prefix + own: by_name[own] for own in self._meta_tools()}
         self._fixed = fixed
+        self._is_greeted = False
         self._first_listed: list[Toolbox] | None = None  # the fixed ones that the first listing waits for
         self._stirred = asyncio.Event()  # whenever a server may have other offers
         self._announcing: asyncio.TimerHandle | None = None
@@ -94,10 +111,10 @@ class Session:
 
     def answer(self, method: str, params: Payload) -> Answering:
         serve = self._methods.get(method)
-        if not self.client.ready.is_set() and method not in ("initialize", "ping"):
-            self.client.ready.set()  # it may have forgotten to say so
         if not serve:
             return wire.error(raw_json.METHOD_NOT_FOUND, f"Method not found: {method}")
+        if self._is_greeted and not self.client.ready.is_set() and method not in ("initialize", "ping"):
+            self.client.ready.set()  # it may have forgotten to say so
         return serve(params)
 
     def failure(self, method: str, error: BaseException) -> Answer | None:
@@ -126,9 +143,22 @@ class Session:
     def _greet(self, params: Payload) -> Answer:
         answer, declared = eras.greeted(params, self._greeting, self.client.declared.chain)
         if declared:
-            self.client.declared = declared
-            self.open_fixed()
+            self.greeted(declared)
         return answer
+
+    def greeted(self, declared: Declared) -> None:
+        """The client has been greeted, and said this of itself."""
+        self._is_greeted = True
+        self.client.declared = declared
+        self._present()
+        self.open_fixed()
+
+    def _present(self) -> None:
+        """Have the client see what it can read."""
+        dialect = dialect_of(self.client.declared.client)
+        own = self._meta_tools(describes=dialect.hides_instructions)
+        prefix = self._config.meta_tool_prefix
+        self._view.present({prefix + name: definition for name, definition in own.items()}, dialect)
 
     def open_fixed(self) -> None:
         """Begin to open the fixed toolboxes, now that it is known what the client can do."""
@@ -231,8 +261,9 @@ class Session:
         return self._call_once_listed(call.name, arguments, meta)
 
     def _call_native(self, native: Native, arguments: Payload, meta: dict[str, Payload]) -> Coming:
-        relay = self._relay(meta) if meta else None
-        return self._server(native).call(native.own, arguments, meta, relay)
+        server = self._server(native)
+        relay = self._calls.relay(meta) if meta else None
+        return self.results.of(server, native.own, server.call(native.own, arguments, meta, relay))
 
     async def _call_once_listed(self, name: str, arguments: Payload, meta: dict[str, Payload]) -> Answer:
         native = await self._found(self._view.tool, name)
@@ -243,46 +274,6 @@ class Session:
                 hint = f"; the tools of a toolbox can be called by name while it is open: use {opener}"
             return wire.error(raw_json.INVALID_PARAMS, f"Tool '{name}' not found{hint}")
         return await self._call_native(native, arguments, meta)
-
-    async def _open(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
-        toolbox = await self.workbench.open(read_opening(arguments).toolbox_name)
-        self._announce(asked=True)
-        configured = self._config.toolboxes[toolbox.name]
-        connected = [
-            Connected(
-                server.name,
-                ready.instructions,
-                self._view.with_shown_uris(server.origin, ready.offers[TOOLS].values()),
-            )
-            for server, ready in toolbox.connected()
-        ]
-        if self._shows_natively(toolbox.name):
-            names = self._view.tools_of(toolbox.name)
-            return answers.opened_natively(configured, connected, toolbox.failures(), names)
-        return answers.opened(configured, connected, toolbox.failures())
-
-    def _use(self, arguments: Payload, meta: dict[str, Payload]) -> Answering:
-        address, given = tool_and_arguments(arguments)
-        server = self.workbench.answering(address)
-        return server.call(address.tool, given, meta, self._relay(meta) if meta else None)
-
-    async def _use_readonly(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
-        address, given = tool_and_arguments(arguments)
-        server = self.workbench.answering(address)
-        try:
-            return await server.call(address.tool, given, meta, self._relay(meta), read_only=True)
-        except NotReadOnly as refusal:
-            raise CallError(f"{refusal}; call it with {self._config.meta_tool_prefix}{USE}") from None
-
-    def _close(self, arguments: Payload, meta: dict[str, Payload]) -> Answer:
-        name = read_closing(arguments).toolbox_name
-        gone = self.workbench.close(name)
-        self._announce(asked=True)
-        return answers.closed(name, *gone)
-
-    def _relay(self, meta: dict[str, Payload]) -> OnProgress | None:
-        """Where progress of a request goes, if its client wants to know."""
-        return progress.wanted(self.peer, meta)
 
     # Prompts and resources ------------------------------------------------------------------------
 
@@ -297,6 +288,8 @@ class Session:
     async def _read(self, params: Payload) -> Answer:
         given = raw_json.members(params)
         uri = _text(given, "uri")
+        if kept := self.results.resource(uri):
+            return kept
         native = await self._found(self._resource, uri)
         if not native:
             return _resource_not_found(uri)
@@ -310,7 +303,7 @@ class Session:
             return _resource_not_found(uri)
         meta = _meta_of(given)
         server, known_as = self._server(native), uri if wanted else None
-        return await server.subscribe(native.own, known_as, meta, self._relay(meta))
+        return await server.subscribe(native.own, known_as, meta, self._calls.relay(meta))
 
     async def _complete(self, params: Payload) -> Answer:
         given = raw_json.members(params)
@@ -329,7 +322,7 @@ class Session:
     async def _hand_on(self, method: str, native: Native, params: dict[str, Payload]) -> Answer:
         """Ask the server that a native name leads to; `params` have its own names already."""
         meta = _meta_of(params)
-        return await self._server(native).request(method, params, meta, self._relay(meta))
+        return await self._server(native).request(method, params, meta, self._calls.relay(meta))
 
     def _resource(self, uri: str) -> Native | None:
         """Where a URI leads, if that toolbox is open."""

@@ -17,6 +17,7 @@ from .eras import Declared
 from .knowledge import Knowledge
 from .large_messages import write
 from .raw_json import Malformed, Payload
+from .results import Results
 from .session import Session
 from .transports import ProcessTransport
 from .wire import Lines, TooLong
@@ -70,10 +71,11 @@ async def _serve(
     _leave_on_signals(leaving)
     output = await _Output.open(leaving)
     declared = begun.declared or Declared(begun.chain)
-    session = Session(config, processes.reach, output.send, declared, knowledge, fixed)
+    results = Results(config, os.environ)
+    session = Session(config, processes.reach, output.send, declared, knowledge, results, fixed)
     async with session.workbench as workbench:
         if begun.declared:
-            session.open_fixed()
+            session.greeted(begun.declared)
         client = await _Input.open(session, leaving, begun.unread)
         output.paces(client, processes)
         await leaving.wait()
@@ -83,6 +85,7 @@ async def _serve(
         await session.peer.finish(_FLUSH_WITHIN)
         await session.peer.refuse_the_rest("The workbench is shutting down")
         await output.close()
+    results.close()
     await processes.close()
 
 

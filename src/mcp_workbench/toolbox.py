@@ -76,7 +76,7 @@ class Toolbox:
                     told += [f"Server '{server.name}' in toolbox '{self.name}': {what}" for what in left_out]
                 case Down(reason=reason):
                     told.append(str(ServerUnavailable(server.name, self.name, reason)))
-                case _:
+                case _ if not server.expected:
                     doing = "installing" if server.installs else "starting"
                     told.append(
                         f"Server '{server.name}' in toolbox '{self.name}' is still {doing}; "

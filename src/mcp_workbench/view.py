@@ -3,7 +3,7 @@
 Tools only of the toolboxes whose tools are shown natively; prompts, resources and templates of all.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from .naming import NativeNames, Origin
 from .offers import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Offer, Offers
 from .pages import Shelf
 from .raw_json import Payload
+from .schemas.dialects import PLAIN, Dialect, in_dialect
 from .uris import Claims, Show
 
 
@@ -28,19 +29,26 @@ _NOTHING: Final[Mapping[str, Offer]] = {}
 class View:
     def __init__(
         self,
-        own_tools: Mapping[str, bytes],
         tool_names: NativeNames,
         prompt_names: NativeNames,
         claims: Claims,
+        unpromising: Container[Origin] = (),
     ) -> None:
-        """`own_tools` are the workbench's own: always there, and first."""
+        """`unpromising`: servers whose tools are listed without their outputSchema."""
         self.tools: dict[str, Native] = {}
         self.prompts: dict[str, Native] = {}
-        self._own_tools = own_tools
+        self._own_tools: Mapping[str, bytes] = {}
+        self._dialect = PLAIN
+        self._unpromising = unpromising
         self._tool_names = tool_names
         self._prompt_names = prompt_names
         self._claims = claims
         self._shelves = {kind: Shelf(kind.member) for kind in KINDS}
+
+    def present(self, own_tools: Mapping[str, bytes], dialect: Dialect) -> None:
+        """These are the workbench's own tools: always there, and first. The client reads this dialect."""
+        self._own_tools = own_tools
+        self._dialect = dialect
         self._shelves[TOOLS].put(own_tools)
 
     def refresh(self, offered: Iterable[tuple[Origin, Offers]], native_tools: Iterable[str]) -> set[str]:
@@ -78,7 +86,14 @@ class View:
         for offer in (offers or _NOTHING).values():
             name = names.name(*origin, offer.name)
             table[name] = Native(origin, offer.name)
-            entries[name] = _named(offer, name, origin, show)
+            entries[name] = self._as_listed(_named(offer, name, origin, show), origin)
+
+    def _as_listed(self, definition: bytes, origin: Origin) -> bytes:
+        if origin in self._unpromising:
+            from .kept_results.shortening import without_promise  # few servers' results are limited
+
+            definition = without_promise(definition)
+        return in_dialect(definition, self._dialect)
 
     def page(self, kind: Kind, cursor: str | None) -> bytes:
         """The result of listing. Raises `BadCursor`."""

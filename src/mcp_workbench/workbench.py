@@ -46,14 +46,21 @@ class Workbench:
 
     async def open(self, name: str) -> Toolbox:
         """Open a toolbox, or what of it is down, and wait until it is known what serves."""
-        toolbox = self._open.get(name)
-        if toolbox:
-            toolbox.try_again()
-        else:
-            # No await between the look and the entry: two callers share one toolbox.
-            toolbox = self.begin(name)
-        await toolbox.settled(lifecycle.OPENING_ANSWERS_WITHIN)
+        toolbox = self.begin_again(name)
+        await self.settled(toolbox)
         return toolbox
+
+    def begin_again(self, name: str) -> Toolbox:
+        """Begin to open a toolbox, or what of it is down."""
+        if toolbox := self._open.get(name):
+            toolbox.try_again()
+            return toolbox
+        # No await between the look and the entry: two callers share one toolbox.
+        return self.begin(name)
+
+    async def settled(self, toolbox: Toolbox) -> None:
+        """Wait until it is known what serves."""
+        await toolbox.settled(lifecycle.OPENING_ANSWERS_WITHIN)
 
     def open_toolboxes(self, early: Collection[str] = ()) -> list[Toolbox]:
         """The toolboxes that are open, in the order in which that was begun; `early`: these from then on."""
@@ -75,7 +82,7 @@ class Workbench:
         """The server of a tool; its toolbox is opened if need be, so that only the server is waited for."""
         toolbox = self._open.get(address.toolbox)
         if not toolbox:
-            self._check(address)
+            self.check(address)
             if not self._config.open_on_use:
                 raise ToolboxNotOpen(address.toolbox, self._config.meta_tool_prefix + OPEN)
             toolbox = self.begin(address.toolbox)
@@ -103,8 +110,8 @@ class Workbench:
             return found
         raise NotFound(f"Toolbox '{name}' not found", nearest(name, self._config.toolboxes))
 
-    def _check(self, address: Address) -> None:
-        """Nothing is opened for a name that leads nowhere."""
+    def check(self, address: Address) -> None:
+        """Whether there are such a toolbox and server: nothing is opened for a name that leads nowhere."""
         servers = self.configured(address.toolbox).servers
         if address.server not in servers:
             raise server_not_found(address.server, address.toolbox, servers)

@@ -4,7 +4,6 @@
 `read_part` answers `read_result`. Nobody else touches the files.
 """
 
-from .parts import ReadRequest, definition, read_request
 from .reader import read_part
 from .shortening import Oversized, oversized, without_promise
 from .store import KeptResults, runtime_folder
@@ -12,11 +11,8 @@ from .store import KeptResults, runtime_folder
 __all__ = [
     "KeptResults",
     "Oversized",
-    "ReadRequest",
-    "definition",
     "oversized",
     "read_part",
-    "read_request",
     "runtime_folder",
     "without_promise",
 ]

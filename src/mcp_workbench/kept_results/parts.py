@@ -1,14 +1,12 @@
-"""`read_result`: how it is listed, what it is asked, and the parts of a text that it answers with. Pure."""
+"""The parts of a text that `read_result` answers with. Pure."""
 
 import re
 from typing import Any, Final
 
 import msgspec
 
-from .. import raw_json
 from ..errors import InvalidParameters
-from ..raw_json import Malformed, Payload
-from .shortening import BYTES_PER_TOKEN, LEAST_TOKENS, READ
+from .shortening import BYTES_PER_TOKEN, LEAST_TOKENS
 
 # What is said behind a part about the rest.
 _NOTE: Final = 200
@@ -16,57 +14,6 @@ _END: Final = 10**12
 _LINES: Final = re.compile(
     r"(?:(?P<first>[0-9]{1,9})(?:\+(?P<offset>[0-9]{1,9})|(?P<to>-)(?P<last>[0-9]{1,9})?)?|-(?P<end>[0-9]{1,9}))"
 )
-
-
-class ReadRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which part of a kept result is asked for: some lines, the lines that match, or what jq makes of it."""
-
-    handle: str
-    lines: str | None = None
-    grep: str | None = None
-    jq: str | None = None
-
-
-_read_request = raw_json.Reader(ReadRequest)
-
-
-def definition(prefix: str = "") -> bytes:
-    """`read_result` as it is listed."""
-    text = {"type": "string"}
-    properties = {
-        "handle": {**text, "description": "As given with the shortened result"},
-        "lines": {
-            **text,
-            "description": '"10-40", "10-", "-20" (the last 20), or "10+500" (from character 500 of line 10)',
-        },
-        "grep": {**text, "description": "A regular expression (Python's); with lines: within these"},
-        "jq": {**text, "description": "A jq program, where the result is JSON"},
-    }
-    return raw_json.encoded(
-        {
-            "name": prefix + READ,
-            "description": "Read parts of a result that was too large to be shown whole.",
-            "inputSchema": {
-                "type": "object",
-                "properties": properties,
-                "required": ["handle"],
-                "additionalProperties": False,
-            },
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        }
-    )
-
-
-def read_request(arguments: Payload) -> ReadRequest:
-    """What `read_result` is asked; raises InvalidParameters."""
-    try:
-        request = _read_request(arguments)
-    except Malformed as error:
-        raise InvalidParameters(str(error)) from None
-    if request.jq is not None and (request.lines is not None or request.grep is not None):
-        raise InvalidParameters("jq goes without lines and grep")
-    span_of(request.lines)
-    return request
 
 
 class Span(msgspec.Struct, frozen=True):

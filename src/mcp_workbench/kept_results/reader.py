@@ -8,8 +8,9 @@ import sys
 from typing import Any, Final
 
 from ..errors import InvalidParameters
+from ..metatools.requests import Reading
 from . import searching
-from .parts import ReadRequest, answer_of, count_of_lines, lines_of, room, span_of
+from .parts import answer_of, count_of_lines, lines_of, room, span_of
 from .store import KeptResults
 
 SECONDS: Final = 10.0
@@ -25,12 +26,12 @@ _OF_PATTERNS: Final = re.compile(r"[\\.^$*+?{}\[\]|()]")
 _QUICKLY_SEARCHED: Final = 512 * 1024
 
 
-async def read_part(
-    store: KeptResults, request: ReadRequest, max_tokens: int, seconds: float = SECONDS
-) -> str:
+async def read_part(store: KeptResults, request: Reading, max_tokens: int, seconds: float = SECONDS) -> str:
     """The part that is asked for, and how to go on. Raises NotFound and InvalidParameters."""
     most = room(max_tokens) - _NOTE
     if request.jq is not None:
+        if request.lines is not None or request.grep is not None:
+            raise InvalidParameters("jq goes without lines and grep")
         program = {"jq": request.jq, "place": _place_of_jq()}
         there = {"path": store.path(request.handle), "most": most}
         return answer_of(await _apart({**program, **there}, seconds), asked="jq")

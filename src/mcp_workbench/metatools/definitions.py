@@ -1,16 +1,23 @@
 """The listing that a client reads when it connects, and the meta-tools that it is shown. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, get_args
 
 from .. import raw_json
 from ..config import Config, Toolbox
+from ..config_file import Detail
 from ..eras import Greeting
 
 OPEN: Final = "open_toolbox"
 USE: Final = "use_tool"
 USE_READONLY: Final = "use_readonly_tool"
+SEARCH: Final = "search_tools"
+DESCRIBE: Final = "describe_tools"
+READ: Final = "read_result"
 CLOSE: Final = "close_toolbox"
+
+# With fewer tools than this, a search costs an agent more than it saves.
+WORTH_SEARCHING: Final = 40
 
 NO_DESCRIPTION: Final = "No description provided"
 # Clients cut a tool's description at 2 KB.
@@ -54,79 +61,124 @@ def greeting(config: Config, tool_counts: Mapping[str, int], fixed: Collection[s
 
 # The definitions --------------------------------------------------------------------------------
 
-
-# A client can't know which tool is called: it is told to expect the worst.
-_CAUTIOUS: Final = {
-    "readOnlyHint": False,
-    "destructiveHint": True,
-    "idempotentHint": False,
-    "openWorldHint": True,
-}
+# Agents carry these from the first question on: no word and no keyword more than they need. What is left out
+# of annotations is what the protocol takes for granted: that a tool changes things, for worse, out there.
+_READS: Final = {"readOnlyHint": True}
+_CAUTIOUS: Final = {"destructiveHint": True}
+_HARMLESS: Final = {"destructiveHint": False}
 
 _TEXT: Final = {"type": "string"}
+_WHOLE: Final = {"type": "integer"}
 
 
-def meta_tools(config: Config) -> dict[str, bytes]:
-    """The definitions of the meta-tools that this configuration has, by their names without its prefix."""
-    native = config.tool_mode == "dynamic"
-    opener = config.meta_tool_prefix + OPEN
-    given = "names" if native else "names and schemas"
-    names = [*config.toolboxes]
+def is_searchable(config: Config, tool_counts: Mapping[str, int]) -> bool:
+    """Whether there is `search_tools`."""
+    if config.search == "auto":
+        return sum(tool_counts.values()) > WORTH_SEARCHING
+    return config.search
+
+
+def meta_tools(
+    config: Config, *, searchable: bool = False, fixed: Collection[str] = (), describes: bool = False
+) -> dict[str, bytes]:
+    """The definitions of the meta-tools that there are, by their names without the prefix.
+
+    The tools of `fixed` toolboxes stand in the client's list from the start. `describes`: what toolboxes are
+    for is said here too, since the client does not show `instructions`.
+    """
+    prefix = config.meta_tool_prefix
     address = _object({"toolbox": _TEXT, "server": _TEXT, "tool": _TEXT})
-    passed_on = {"type": "object", "description": "What the tool's inputSchema asks for"}
-    using = _object({"tool": address, "arguments": passed_on}, required=["tool"])
+    using = _object({"tool": address, "arguments": {"type": "object"}}, required=["tool"])
     listed: dict[str, dict[str, object]] = {
         OPEN: {
-            "description": _open_description(config.toolboxes.values(), native),
-            "inputSchema": _object({"toolbox_name": {**_TEXT, "enum": names} if names else _TEXT}),
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
+            "description": _open_description(config, fixed, describes),
+            "inputSchema": _opening(config),
+            "annotations": _READS,
         },
-        USE: {
-            "description": f"Call a tool of a toolbox. {opener} gives {given}.",
-            "inputSchema": using,
-            "annotations": _CAUTIOUS,
-        },
+        USE: {"description": "Call a tool of a toolbox", "inputSchema": using, "annotations": _CAUTIOUS},
     }
     if config.read_only_tools:
-        used = config.meta_tool_prefix + USE
         listed[USE_READONLY] = {
-            "description": f"Like {used}, for tools that change nothing; others are refused.",
+            "description": f"Like {prefix}{USE}, for tools that change nothing; others are refused",
             "inputSchema": using,
-            "annotations": {"readOnlyHint": True, "openWorldHint": True},
+            "annotations": _READS,
+        }
+    if searchable:
+        asked: dict[str, object] = {"query": _TEXT, "toolbox": _TEXT, "limit": _WHOLE}
+        listed[SEARCH] = {
+            "description": "Find tools in all toolboxes",
+            "inputSchema": _object(asked, required=["query"]),
+            "annotations": _READS,
+        }
+    if searchable or config.detail != "full":
+        of_use = {"type": "object", "description": f"as {prefix}{USE}'s tool"}
+        listed[DESCRIBE] = {
+            "description": "Full definitions of tools",
+            "inputSchema": _object({"tools": {"type": "array", "items": of_use}}),
+            "annotations": _READS,
+        }
+    if any(server.max_result_tokens for server in config.servers().values()):
+        listed[READ] = {
+            "description": "Read parts of a result that was too large to be shown whole",
+            "inputSchema": _object(_READING, required=["handle"]),
+            "annotations": _READS,
         }
     listed[CLOSE] = {
-        "description": "Close a toolbox and end its servers.",
+        "description": "End the servers of a toolbox",
         "inputSchema": _object({"toolbox_name": _TEXT}),
-        "annotations": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True},
+        "annotations": _HARMLESS,
     }
     return {
-        name: raw_json.encoded({"name": config.meta_tool_prefix + name, **definition})
-        for name, definition in listed.items()
+        name: raw_json.encoded({"name": prefix + name, **definition}) for name, definition in listed.items()
     }
+
+
+_READING: Final[dict[str, object]] = {
+    "handle": _TEXT,
+    "lines": {
+        **_TEXT,
+        "description": '"10-40", "10-", "-20" (the last 20), "10+500" (line 10, character 500)',
+    },
+    "grep": {**_TEXT, "description": "A regular expression; with lines: within these"},
+    "jq": {**_TEXT, "description": "A jq program, where the result is JSON"},
+}
+
+
+def _opening(config: Config) -> dict[str, object]:
+    names = [*config.toolboxes]
+    parameters: dict[str, object] = {
+        "toolbox_name": {**_TEXT, "enum": names} if names else _TEXT,
+        "detail": {**_TEXT, "enum": [*get_args(Detail)]},
+        "max_tokens": _WHOLE,
+    }
+    return _object(parameters, required=["toolbox_name"])
 
 
 def _object(properties: Mapping[str, object], required: Sequence[str] | None = None) -> dict[str, object]:
     """The schema of an object with these properties, all of them required if nothing else is said."""
     needed = [*properties] if required is None else required
-    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+    return {"type": "object", "properties": properties, "required": needed}
 
 
-def _open_description(toolboxes: Collection[Toolbox], native: bool) -> str:
+def _open_description(config: Config, fixed: Collection[str], describes: bool) -> str:
     """Names the toolboxes too, since some clients never show `instructions`; as fully as fits."""
-    gives = "adds their tools to your list of tools" if native else "returns their tools with input schemas"
-    opening = f"Open a toolbox: connects to its servers and {gives}."
+    native = config.tool_mode == "dynamic"
+    opening = f"Open a toolbox: {'adds its tools to your tools' if native else 'tells its tools'}."
+    if fixed and not native:
+        opening += f" {', '.join(fixed)}: open, its tools are among yours."
+    toolboxes = config.toolboxes.values()
     if not toolboxes:
         return f"{opening} No toolboxes are configured."
-    names = [toolbox.name for toolbox in toolboxes]
-    described = [f"{toolbox.name}: {toolbox.description or NO_DESCRIPTION}" for toolbox in toolboxes]
-    forms = (f"{opening} Toolboxes:\n" + "\n".join(described), f"{opening} Toolboxes: {', '.join(names)}")
-    for form in forms:
+    described = "".join(f"\n{toolbox.name}: {toolbox.description or NO_DESCRIPTION}" for toolbox in toolboxes)
+    named = f" {', '.join(config.toolboxes)}"
+    for told in (described, named) if describes else (named,):
+        form = f"{opening} Toolboxes:{told}"
         if len(form.encode()) <= LONGEST_DESCRIPTION:
             return form
-    shown, room = f"{opening} Toolboxes: ", LONGEST_DESCRIPTION - len(opening) - 60
-    for at, name in enumerate(names):
+    shown, room = f"{opening} Toolboxes: ", LONGEST_DESCRIPTION - len(opening.encode()) - 60
+    for at, name in enumerate(config.toolboxes):
         room -= len(name.encode()) + 2
         if room < 0:
-            return f"{shown}and {len(names) - at} more, which its parameter lists"
+            return f"{shown}and {len(toolboxes) - at} more, which its parameter lists"
         shown += f"{name}, "
     return shown

@@ -7,12 +7,12 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from .. import raw_json
+from ..config_file import Detail
 from ..errors import InvalidParameters
 from ..raw_json import Malformed, Payload
 
 T = TypeVar("T")
 
-Detail = Literal["full", "signatures", "names"]
 Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
 
 
@@ -45,6 +45,15 @@ class Search(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Count | None = None
 
 
+class Reading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which part of a kept result: some lines, the lines that match, or what jq makes of it."""
+
+    handle: str
+    lines: str | None = None
+    grep: str | None = None
+    jq: str | None = None
+
+
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: list[Address]
 
@@ -68,6 +77,7 @@ class Reader(raw_json.Reader[T]):
 read_opening = Reader(Opening)
 read_closing = Reader(Closing)
 read_search = Reader(Search)
+read_reading = Reader(Reading)
 _read_use = Reader(Use)
 _read_description = Reader(Description)
 

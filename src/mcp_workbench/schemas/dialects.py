@@ -13,10 +13,14 @@ from . import rewriting
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """What a client needs: nothing of anyOf and its like at the root of a schema, and no `$ref`."""
+    """What a client needs: nothing of anyOf and its like at the root of a schema, and no `$ref`.
+
+    `hides_instructions`: it does not show its models what a server says of itself, or only the beginning.
+    """
 
     plain_root: bool = False
     no_refs: bool = False
+    hides_instructions: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -28,10 +32,10 @@ _CLIENTS: Final = {
     # anthropics/claude-code#5973. A `$ref` as root: mikeyobrien/ralph-orchestrator#351.
     "claude-code": Dialect(plain_root=True),
     # Claude Desktop and claude.ai: the API refuses every request with it, marianfoo/mcp-sap-docs#51.
-    "claude-ai": Dialect(plain_root=True),
+    "claude-ai": Dialect(plain_root=True, hides_instructions=True),
     # Root: the API refuses, imagekit-developer/imagekit-nodejs#150, or properties beside it are lost,
     # openai/codex#42283. A parameter with a `$ref` is shown as text: openai/codex#3152.
-    "codex-mcp-client": Dialect(plain_root=True, no_refs=True),
+    "codex-mcp-client": Dialect(plain_root=True, no_refs=True, hides_instructions=True),
     # Named with the server behind it in some versions. "type and anyOf cannot be both populated":
     # google-gemini/gemini-cli#4121. "reference to undefined schema": google-gemini/gemini-cli#13326.
     "gemini-cli-mcp-client": Dialect(plain_root=True, no_refs=True),
@@ -43,7 +47,8 @@ _CLIENTS: Final = {
     # Parameters with a `$ref` are not filled in: github/copilot-cli#1876. The name: github/copilot-cli#1268.
     "github-copilot-developer": Dialect(no_refs=True),
     # Tools with a `$ref` are not shown: zed-industries/zed#60162.
-    "zed": Dialect(no_refs=True),
+    "zed": Dialect(no_refs=True, hides_instructions=True),
+    "cursor": Dialect(hides_instructions=True),
 }
 
 

@@ -68,9 +68,9 @@ class Mender:
             return arguments
 
 
-def mended(arguments: Payload, schema: Payload) -> Payload:
-    """The arguments mended after a schema that is needed once."""
-    return Mender(schema).mended(arguments)
+def mender_of(definition: bytes) -> Mender:
+    """What mends the arguments of the tool with this definition."""
+    return Mender(raw_json.members(definition).get("inputSchema", b"{}"))
 
 
 # Arguments ----------------------------------------------------------------------------------------
