@@ -435,14 +435,141 @@ async def test_names_with_marks_of_their_own_lead_back(tmp_path: Path) -> None:
             assert await contents(client, uri) == (uri, "contents of x://r?a=%2F#b")
 
 
-async def test_closing_the_first_leaves_the_marked_uris_of_the_second_as_they_lead(tmp_path: Path) -> None:
+async def test_closing_the_first_leaves_the_uris_of_the_second_as_they_were(tmp_path: Path) -> None:
     async with two_of_the_same(tmp_path) as client:
+        shown = {of: await listed(client, of) for of in ("resources", "templates")}
         await client.close("one")
-        for uri in (MARK + URI, MARK + "x://t/7", *await listed(client, "resources")):
-            assert (await contents(client, uri))[1] == f"contents of {uri.removeprefix(MARK)}"
+        client.heard()
+        assert await listed(client, "resources") == [MARK + URI, MARK + PAGE]
+        assert await listed(client, "templates") == [MARK + TEMPLATE]
+        for uri in (MARK + URI, MARK + "x://t/7"):
+            assert await contents(client, uri) == (uri, f"contents of {uri.removeprefix(MARK)}")
         await client.open("one")
-        for uri in await listed(client, "resources"):
-            assert (await contents(client, uri))[0] == uri
+        assert {of: sorted(await listed(client, of)) for of in shown} == {
+            of: sorted(them) for of, them in shown.items()
+        }
+
+
+@pytest.mark.parametrize("method", ["resources/read", "resources/subscribe", "resources/unsubscribe"])
+async def test_what_a_client_has_of_a_closed_toolbox_leads_to_no_other(method: str, tmp_path: Path) -> None:
+    linked, made = "x://linked", "x://t/7"
+    async with two_of_the_same(tmp_path) as client:
+        await client.use("one", "it", "link", uri=linked)
+        await client.close("one")
+        await client.use("two", "it", "link", uri=linked)
+        for uri in (URI, made, linked):
+            error = await refused(client, method, uri=uri)
+            assert (error["code"], error["data"]) == (-32002, {"uri": uri})
+        assert received(tmp_path / "two", method) == []
+        await client.open("one")
+        assert await contents(client, URI) == (URI, f"contents of {URI}")
+    assert received(tmp_path / "two", method) == []
+
+
+async def test_contents_have_the_uri_by_which_they_were_asked_for(tmp_path: Path) -> None:
+    more = [{"uri": uri, "text": uri} for uri in ("x://r/My File", "x://r/part")]
+    reading: Json = {"resources": [{"uri": "x://r/My File", "contents": more}], "templates": ["mem://{id}"]}
+    config = toolboxes(
+        one={"it": fake(templates=["mem://{id}/of/one"])},
+        two={"it": fake(**reading), "also": fake(**reading)},
+    )
+    async with serving(config, tmp_path) as client:
+        await client.open("one")
+        await client.open("two")
+        for mark, escaped in (("", "x://r/My%20File"), ("workbench://two/also/", "x://r/My%20File")):
+            read = await asked(client, "resources/read", uri=mark + escaped)
+            assert read["contents"] == [
+                {"uri": mark + escaped, "text": "x://r/My File"},
+                {"uri": mark + "x://r/part", "text": "x://r/part"},
+            ]
+        uri = "workbench://two/it/mem://foo"
+        assert await contents(client, uri) == (uri, "contents of mem://foo")
+        uri = "workbench://two/it/x://r/My File"  # that of its own, too
+        assert (await asked(client, "resources/read", uri=uri))["contents"][0]["uri"] == uri
+
+
+# What no server has shown -----------------------------------------------------------------------
+
+SERVES_MORE: Json = {
+    "resources": [],
+    "on": {"resources/read": {"result": '{"contents":[{"uri":"x://42","text":"a"}]}'}},
+}
+COMPLETES = {"argument": {"name": "id", "value": ""}}
+
+
+async def test_a_uri_that_nobody_has_shown_is_asked_of_the_one_server_with_resources(tmp_path: Path) -> None:
+    config = toolboxes(
+        dev={
+            "a": fake(**SERVES_MORE, record=str(tmp_path / "a"), completions=True, tools=["touch"]),
+            "b": fake(),
+        },
+        late={"a": fake(resources=["x://42", "x://43"])},
+    )
+    async with serving(config, tmp_path) as client:
+        await client.open("dev")
+        assert await contents(client, "x://42") == ("x://42", "a")
+        assert await asked(client, "resources/subscribe", uri="x://43") == {}
+        ref = {"type": "ref/resource", "uri": "x://t/{id}"}
+        done = await asked(client, "completion/complete", ref=ref, **COMPLETES)
+        assert done["completion"]["values"] == ["x://t/{id}:id:"]
+        # From here on it is known whose they are.
+        await client.open("late")
+        assert await listed(client, "resources") == ["workbench://late/a/x://42", "workbench://late/a/x://43"]
+        assert await contents(client, "x://42") == ("x://42", "a")
+        client.heard()
+        await client.text("dev", "a", "touch", uri="x://43")
+        assert [it["params"] for it in client.heard()] == [{"uri": "x://43"}]
+    assert [it["params"]["uri"] for it in received(tmp_path / "a", "resources/subscribe")] == ["x://43"]
+
+
+async def test_what_that_server_says_of_it_is_its_own_answer(tmp_path: Path) -> None:
+    error = {"code": -32002, "message": "no such note", "data": 5}
+    async with with_one_server(tmp_path, resources=[], on={"resources/read": {"error": error}}) as client:
+        assert await refused(client, "resources/read", uri="x://42") == error
+
+
+@pytest.mark.parametrize("having", [0, 2])
+async def test_a_uri_that_nobody_has_shown_is_asked_of_none_or_of_two_servers(
+    having: int, tmp_path: Path
+) -> None:
+    servers = {f"r{it}": fake(**SERVES_MORE, record=str(tmp_path / f"r{it}")) for it in range(having)}
+    async with serving(toolboxes(dev={"plain": fake(), **servers}), tmp_path) as client:
+        await client.open("dev")
+        for method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
+            assert (await refused(client, method, uri="x://42"))["code"] == -32002
+        ref = {"type": "ref/resource", "uri": "x://42"}
+        assert (await refused(client, "completion/complete", ref=ref, **COMPLETES))["code"] == -32602
+    for name in servers:
+        assert received(tmp_path / name, "resources/read") == []
+
+
+async def test_a_server_that_is_being_restarted_may_have_what_nobody_has_shown(tmp_path: Path) -> None:
+    held: Json = {"on": {"start": {"wait": str(tmp_path / "never")}}}
+    lives: Json = {"starts": str(tmp_path / "starts"), "by_start": [{}, held]}
+    config = toolboxes(dev={"a": fake(**SERVES_MORE), "b": fake(resources=[], tools=["die"], **lives)})
+    async with serving(config, tmp_path) as client:
+        await client.open("dev")
+        await client.error("dev", "b", "die")
+        assert (await refused(client, "resources/read", uri="x://42"))["code"] == -32002
+
+
+async def test_what_nobody_has_shown_waits_for_the_restart_of_the_only_server(tmp_path: Path) -> None:
+    async with with_one_server(tmp_path, tools=["die"], **SERVES_MORE) as client:
+        await client.error("dev", "a", "die")
+        assert await contents(client, "x://42") == ("x://42", "a")
+
+
+async def test_a_uri_that_differs_from_a_listed_one_in_escapes_alone_leads_to_it(tmp_path: Path) -> None:
+    own, written = "x://My File.md", "x://My%20File.md"
+    config = toolboxes(
+        one={"it": fake(resources=[own])}, two={"it": fake(resources=[own]), "b": fake(templates=["x://{a}"])}
+    )
+    async with serving(config, tmp_path) as client:
+        await client.open("one")
+        await client.open("two")
+        for mark in ("", MARK):
+            assert await contents(client, mark + own) == (mark + own, f"contents of {own}")
+            assert await contents(client, mark + written) == (mark + written, f"contents of {own}")
 
 
 # Subscriptions ----------------------------------------------------------------------------------

@@ -1,10 +1,7 @@
-"""Tier 1: the URIs of resources as clients see them: whose they are, and where they stand."""
+"""Tier 1: the URIs of resources in what servers say: how they are marked, and where they stand."""
 
 import json
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,15 +10,14 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from mcp_workbench import raw_json, uris
+from mcp_workbench.claims import Claims
 from mcp_workbench.naming import Origin
-from mcp_workbench.uris import Claims, Show, fits, in_definition, in_payload, marked, unmarked
+from mcp_workbench.uris import Show, in_definition, in_payload, marked, normal, unmarked
 
 from .fake_link import dumped
 from .test_wire import spaced, values
 
 FILES = Origin("dev", "files")
-NOTES = Origin("dev", "notes")
-OTHER = Origin("prod", "files")
 
 # Each example is quick, but a machine may be busy with others.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -73,300 +69,39 @@ def test_marks_look_as_they_always_did() -> None:
     assert marked(Origin("a/b", "é ü"), "x:1") == "workbench://a%2Fb/%C3%A9%20%C3%BC/x:1"
 
 
-# Claims -------------------------------------------------------------------------------------------
-
-
-def test_a_uri_keeps_its_own_form_while_only_one_server_has_it() -> None:
-    claims = Claims()
-    assert claims.listed(FILES, "file:///a") == "file:///a"
-    assert claims.listed(OTHER, "file:///b") == "file:///b"
-    assert claims.origin_of("file:///a") == (FILES, "file:///a")
-    assert claims.origin_of("file:///b") == (OTHER, "file:///b")
-
-
-@pytest.mark.parametrize("listed", [True, False])
-def test_who_showed_it_first_keeps_the_own_form_and_others_have_theirs_marked(listed: bool) -> None:
-    claims = Claims()
-    assert (claims.listed if listed else claims.shown)(FILES, "file:///a") == "file:///a"
-    for second in (True, False):
-        assert (claims.listed if second else claims.shown)(
-            OTHER, "file:///a"
-        ) == "workbench://prod/files/file:///a"
-        assert (claims.listed if second else claims.shown)(FILES, "file:///a") == "file:///a"
-    assert claims.origin_of("file:///a") == (FILES, "file:///a")
-    assert claims.origin_of("workbench://prod/files/file:///a") == (OTHER, "file:///a")
-
-
-def test_what_nobody_showed_leads_nowhere_in_its_own_form_and_by_its_mark_to_its_server() -> None:
-    claims = Claims()
-    assert claims.origin_of("file:///a") is None
-    assert claims.origin_of("workbench://dev/files/file:///a") == (FILES, "file:///a")
-
-
-def test_what_a_workbench_behind_this_one_marked_is_marked_once_more() -> None:
-    inner = marked(Origin("inner", "files"), "file:///a")
-    claims = Claims()
-    shown = claims.listed(FILES, inner)
-    assert shown == "workbench://dev/files/workbench://inner/files/file:///a"
-    assert claims.origin_of(shown) == (FILES, inner)
-
-
-def test_with_its_toolbox_goes_all_that_a_server_has_shown_and_nothing_of_others() -> None:
-    claims = Claims()
-    claims.listed(FILES, "file:///a")
-    claims.shown(NOTES, "note:1")
-    claims.listed(OTHER, "file:///b")
-    claims.template(FILES, "file:///t/{x}")
-    claims.template(OTHER, "other:{x}")
-    claims.release("dev")
-    assert claims.origin_of("file:///a") is None
-    assert claims.origin_of("note:1") is None
-    assert claims.origin_of("file:///t/1") is None
-    assert claims.origin_of("file:///b") == (OTHER, "file:///b")
-    assert claims.origin_of("other:1") == (OTHER, "other:1")
-
-
-def test_what_was_released_can_be_anothers_in_its_own_form() -> None:
-    claims = Claims()
-    claims.listed(FILES, "file:///a")
-    earlier = claims.listed(OTHER, "file:///a")
-    claims.release("dev")
-    assert claims.listed(OTHER, "file:///a") == "file:///a"
-    assert claims.origin_of("file:///a") == (OTHER, "file:///a")
-    # A client may have kept what it saw before.
-    assert claims.origin_of(earlier) == (OTHER, "file:///a")
-    assert claims.listed(FILES, "file:///a") == "workbench://dev/files/file:///a"
-
-
-class Step(NamedTuple):
-    """One thing that happens to claims: a URI is shown, or the origin's toolbox is closed."""
-
-    origin: Origin
-    uri: str | None
-    listed: bool
-
-
-steps = st.builds(
-    Step,
-    st.builds(Origin, st.sampled_from(["dev", "prod"]), st.sampled_from(["files", "notes"])),
-    st.sampled_from(["a:1", "a:2", "b:1", "", "workbench://prod/files/a:1", None]),
-    st.booleans(),
-)
-
-
-@unhurried
-@given(st.lists(steps, max_size=30), st.integers(0, 4))
-def test_each_form_that_a_client_saw_leads_to_who_showed_it_until_its_toolbox_closes(
-    story: list[Step], most_unlisted: int
-) -> None:
-    claims = Claims()
-    claims.template(NOTES, "a:{x}")
-    seen: dict[str, tuple[Origin, str]] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uris, "MOST_UNLISTED", most_unlisted)
-        for origin, uri, listed in story:
-            if uri is None:
-                claims.release(origin.toolbox)
-                seen = {form: found for form, found in seen.items() if found[0].toolbox != origin.toolbox}
-                continue
-            form = (claims.listed if listed else claims.shown)(origin, uri)
-            assert form in (uri, marked(origin, uri))
-            assert seen.setdefault(form, (origin, uri)) == (origin, uri)
-            for known, found in seen.items():
-                assert claims.origin_of(known) == found
-
-
-# What is not listed -------------------------------------------------------------------------------
-
-
-def test_so_many_unlisted_uris_are_remembered_of_a_server_and_further_ones_are_marked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(uris, "MOST_UNLISTED", 2)
-    claims = Claims()
-    shown = [claims.shown(FILES, f"file:///{number}") for number in range(4)]
-    assert shown[:2] == ["file:///0", "file:///1"]
-    assert shown[2:] == ["workbench://dev/files/file:///2", "workbench://dev/files/file:///3"]
-    assert [claims.shown(FILES, f"file:///{number}") for number in range(4)] == shown
-    assert claims.origin_of("file:///3") is None
-    # Each server has its own share, and what is listed needs none.
-    assert claims.shown(NOTES, "note:1") == "note:1"
-    assert claims.listed(FILES, "file:///3") == "file:///3"
-    assert [claims.listed(FILES, f"file:///listed/{number}") for number in range(5)] == [
-        f"file:///listed/{number}" for number in range(5)
-    ]
-
-
-def test_a_toolbox_that_opens_again_has_its_whole_share_of_unlisted_uris(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(uris, "MOST_UNLISTED", 1)
-    claims = Claims()
-    for origin, uri in ((FILES, "file:///a"), (OTHER, "other:a")):
-        assert claims.shown(origin, uri) == uri
-    claims.release("dev")
-    assert claims.shown(FILES, "file:///b") == "file:///b"
-    assert claims.shown(OTHER, "other:b") == "workbench://prod/files/other:b"
-
-
-def test_what_was_shown_and_is_then_listed_stays_as_it_is() -> None:
-    claims = Claims()
-    assert claims.shown(FILES, "file:///a") == claims.listed(FILES, "file:///a") == "file:///a"
-
-
-# Templates ----------------------------------------------------------------------------------------
-
-
-def test_what_is_made_from_a_template_belongs_to_its_server() -> None:
-    claims = Claims()
-    claims.template(FILES, "file:///{path}")
-    claims.template(OTHER, "note:{id}")
-    assert claims.origin_of("file:///a/b") == (FILES, "file:///a/b")
-    assert claims.origin_of("note:7") == (OTHER, "note:7")
-    assert claims.origin_of("mail:7") is None
-
-
-def test_a_uri_that_looks_made_from_anothers_template_is_marked() -> None:
-    claims = Claims()
-    claims.template(FILES, "file:///{path}")
-    assert claims.shown(OTHER, "file:///a") == "workbench://prod/files/file:///a"
-    assert claims.origin_of("file:///a") == (FILES, "file:///a")
-    assert claims.shown(FILES, "file:///a") == "file:///a"
-
-
-def test_a_template_keeps_its_own_form_until_its_toolbox_closes() -> None:
-    claims = Claims()
-    assert claims.template(FILES, "file:///{path}") == "file:///{path}"
-    assert claims.template(OTHER, "file:///{path}") == "workbench://prod/files/file:///{path}"
-    assert claims.template(FILES, "file:///{path}") == "file:///{path}"
-    assert claims.origin_of("file:///{path}") == (FILES, "file:///{path}")
-    claims.release(FILES.toolbox)
-    assert claims.origin_of("file:///a") is None
-    assert claims.template(OTHER, "file:///{path}") == "file:///{path}"
+# Escapes ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "meet"),
+    ("uri", "same"),
     [
-        ("file:///{path}", "file:///{+path}", True),
-        ("file:///{path}", "file:///a/{name}", True),
-        ("file:///a/{name}", "file:///{path}", True),
-        ("{all}", "note:{id}", True),
-        ("note:{id}", "mail:{id}", False),
-        ("file:///a/{name}", "file:///b/{name}", False),
+        ("file:///My File.md", "file:///My%20File.md"),
+        ("file:///%7ea%2Db", "file:///~a-b"),
+        ("x:é|^", "x:%c3%a9%7c%5E"),
+        ("x:100%", "x:100%25"),
+        ("x:%%341", "x:%25%341"),
     ],
 )
-def test_templates_that_could_make_the_same_are_not_both_in_their_own_form(
-    first: str, second: str, meet: bool
-) -> None:
-    claims = Claims()
-    assert claims.template(FILES, first) == first
-    assert claims.template(FILES, first + "/more") == first + "/more"  # its own hinder no server
-    assert claims.template(OTHER, second) == (marked(OTHER, second) if meet else second)
+def test_what_differs_in_escapes_that_mean_nothing_has_one_normal_form(uri: str, same: str) -> None:
+    assert normal(uri) == normal(same)
 
 
-def test_more_templates_than_can_be_tried_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uris, "MOST_TEMPLATES", 2)
-    claims = Claims()
-    shown = [claims.template(FILES, f"{scheme}:{{x}}") for scheme in "abc"]
-    assert shown == ["a:{x}", "b:{x}", "workbench://dev/files/c:{x}"]
+@given(st.text(":/?#[]@!$&'()*+,;=az09-._~", max_size=20))
+def test_what_needs_no_escapes_is_its_own_normal_form_and_not_that_of_its_escapes(uri: str) -> None:
+    assert normal(uri) == uri
+    for each in {*uri} & {*":/?#[]@!$&'()*+,;="}:
+        assert normal(uri.replace(each, f"%{ord(each):02x}")) != uri
 
 
-def test_what_is_listed_no_more_is_remembered_like_what_never_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uris, "MOST_UNLISTED", 1)
-    claims = Claims()
-    for number in range(4):
-        claims.listed(FILES, f"file:///{number}")
-    claims.only_listed(f"file:///{number}" for number in range(4))
-    claims.only_listed(["file:///0"])
-    remembered = [number for number in range(4) if claims.origin_of(f"file:///{number}")]
-    assert len(remembered) == 2
-    assert 0 in remembered
+@given(own_uris)
+def test_a_normal_form_is_its_own(uri: str) -> None:
+    assert normal(normal(uri)) == normal(uri)
 
 
-@pytest.mark.parametrize(
-    ("template", "uri", "fitting"),
-    [
-        ("file:///{path}", "file:///a", True),
-        ("file:///{path}", "file:///", True),
-        ("file:///{path}", "file:///a/b?c#d", True),
-        ("file:///{path}", "file:///a\nb", True),
-        ("file:///{path}", "file://a", False),
-        ("file:///{path}", "xfile:///a", False),
-        ("repo://{owner}/{repo}/contents{/path*}{?ref}", "repo://a/b/contents/c/d?ref=e", True),
-        ("repo://{owner}/{repo}/contents{/path*}{?ref}", "repo://a/b/tree/c", False),
-        ("a{x}b{y}c", "abc", True),
-        ("a{x}b{y}c", "a1b2b3c", True),
-        ("a{x}b{y}c", "abb", False),
-        ("a{x}b{y}c", "acb", False),
-        ("a{x}a", "a", False),
-        ("ab{x}ba", "aba", False),
-        ("a.c{x}", "abc", False),
-        ("a.c{x}", "a.c", True),
-        ("(a+)+{x}[b]$", "(a+)+1[b]$", True),
-        ("(a+)+{x}[b]$", "aab", False),
-        ("plain", "plain", True),
-        ("plain", "plain\n", False),
-        ("plain", "plainer", False),
-        ("", "", True),
-        ("", "a", False),
-        ("{x}", "", True),
-        ("{x}", "anything", True),
-        ("{}{x}", "anything", True),
-        ("a{b", "a{b", True),
-        ("a}b", "a}b", True),
-        ("a}b", "ab", False),
-    ],
-)
-def test_a_template_is_fitted_by_what_may_have_come_from_it(template: str, uri: str, fitting: bool) -> None:
-    assert fits(template, uri) is fitting
-
-
-literals = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}"), max_size=4)
-variables = st.from_regex(r"\{[+#./;?&]?[a-c]{1,2}(\*|:3)?\}", fullmatch=True)
-
-
-@given(st.lists(st.tuples(literals, variables, st.text(max_size=4)), max_size=4), literals)
-def test_whatever_a_variable_stands_for_the_uri_fits_its_template(
-    parts: list[tuple[str, str, str]], ending: str
-) -> None:
-    template = "".join(literal + variable for literal, variable, _ in parts) + ending
-    made = "".join(literal + value for literal, _, value in parts) + ending
-    assert fits(template, made)
-
-
-@given(st.lists(st.sampled_from(["a", "b", "{x}"]), max_size=8), st.text("ab", max_size=8))
-def test_a_template_is_fitted_by_nothing_else(parts: list[str], uri: str) -> None:
-    # By the number of characters that are read: after which parts may that be?
-    reached = {0}
-    for part in parts:
-        if part == "{x}":
-            reached = {*range(min(reached), len(uri) + 1)} if reached else reached
-        else:
-            reached = {at + 1 for at in reached if uri[at : at + 1] == part}
-    assert fits("".join(parts), uri) is (len(uri) in reached)
-
-
-@contextmanager
-def no_longer_than(seconds: int) -> Iterator[None]:
-    """For what takes a moment, or else longer than anybody waits."""
-
-    def late(_number: int, _frame: FrameType | None) -> None:
-        raise AssertionError(f"not done after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def test_no_template_makes_looking_whose_a_uri_is_take_forever() -> None:
-    """One server's template would stop the calls to all."""
-    with no_longer_than(5):
-        assert not fits("x://" + "-".join(f"{{v{at}}}" for at in range(12)) + "!", "x://" + "-" * 400)
+@given(origins, own_uris, own_uris)
+def test_a_mark_takes_part_in_no_normal_form(origin: Origin, uri: str, other: str) -> None:
+    same = normal(marked(origin, uri)) == normal(marked(origin, other))
+    assert same is (normal(uri) == normal(other))
 
 
 # Where URIs stand ---------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench import pages, raw_json
+from mcp_workbench.claims import Claims
 from mcp_workbench.naming import NativeNames, Origin
 from mcp_workbench.offers import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Offer, Offers
 from mcp_workbench.pages import BadCursor
 from mcp_workbench.schemas.dialects import PLAIN
-from mcp_workbench.uris import Claims
 from mcp_workbench.view import Native, View
 
 from .fake_link import dumped, tool
@@ -166,15 +166,17 @@ def test_the_tools_of_a_toolbox_are_told_by_their_native_names() -> None:
     assert view.tools_of("dev") == []
 
 
-def test_what_is_not_offered_any_more_leads_nowhere() -> None:
+def test_what_is_not_offered_any_more_is_listed_no_more_and_its_uris_lead_to_nobody_else() -> None:
     view, claims = view_of([(FILES, offers(["read"], ["greet"], ["file:///a"], ["file:///t/{x}"]))])
     claims.release("dev")  # as closing does
     assert view.refresh([], ["dev", "prod"]) == {"tools", "prompts", "resources"}
     assert [listed(view, kind) for kind in KINDS] == [[], [], [], []]
     assert view.tools == {}
     assert view.prompts == {}
-    assert view.resource("file:///a") is None
-    assert view.resource("file:///t/1") is None
+    view.refresh([(PROD_FILES, offers(resources=["file:///a"], templates=["file:///t/{x}"]))], ["prod"])
+    assert listed_under(view, RESOURCES) == ["workbench://prod/files/file:///a"]
+    for uri in ("file:///a", "file:///t/1"):
+        assert view.resource(uri) == Native(FILES, uri)
 
 
 def test_the_tools_of_the_workbench_come_first_whatever_is_open() -> None:

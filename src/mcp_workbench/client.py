@@ -6,11 +6,12 @@ from functools import partial
 from typing import Final
 
 from . import lifecycle, progress, raw_json, upwards, wire
+from .claims import Claims
 from .eras import Declared
 from .naming import Origin
 from .peer import Gone, Patience, Peer, TimedOut
 from .raw_json import Malformed, Payload
-from .uris import Claims, Show
+from .uris import Show
 from .wire import Answer
 
 # A person may have to read, think and type.

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 from . import eras, lifecycle, offers, raw_json, upwards, wire
 from .client import Client
 from .config import Config
-from .downstream import Downstream
+from .downstream import Downstream, Ready
 from .eras import Declared
 from .errors import CallError, NotFound
 from .knowledge import Knowledge
@@ -290,28 +290,33 @@ class Session:
         uri = _text(given, "uri")
         if kept := self.results.resource(uri):
             return kept
-        native = await self._found(self._resource, uri)
+        native = await self._found_resource(uri)
         if not native:
             return _resource_not_found(uri)
-        return await self._hand_on("resources/read", native, {**given, "uri": raw_json.encoded(native.own)})
+        asked = {**given, "uri": raw_json.encoded(native.own)}
+        answer = await self._hand_on("resources/read", native, asked)
+        return answer if answer.failed else wire.result(self._view.as_asked(uri, native, answer.body))
 
     async def _subscribe(self, wanted: bool, params: Payload) -> Answer:
         given = raw_json.members(params)
         uri = _text(given, "uri")
-        native = await self._found(self._resource, uri)
+        native = await self._found_resource(uri)
         if not native:
             return _resource_not_found(uri)
         meta = _meta_of(given)
         server, known_as = self._server(native), uri if wanted else None
-        return await server.subscribe(native.own, known_as, meta, self._calls.relay(meta))
+        answer = await server.subscribe(native.own, known_as, meta, self._calls.relay(meta))
+        if wanted and not answer.failed:
+            self.client.claims.shown(*native)  # so it is known whose this is that the client has now
+        return answer
 
     async def _complete(self, params: Payload) -> Answer:
         given = raw_json.members(params)
         ref = raw_json.members(given.get("ref", b"null"))
         is_prompt = _text(ref, "type") == "ref/prompt"
-        key, find = ("name", self._view.prompt) if is_prompt else ("uri", self._resource)
+        key = "name" if is_prompt else "uri"
         name = _text(ref, key)
-        native = await self._found(find, name)
+        native = await (self._found(self._view.prompt, name) if is_prompt else self._found_resource(name))
         if not native:
             return wire.error(raw_json.INVALID_PARAMS, f"'{name}' not found")
         ref[key] = raw_json.encoded(native.own)
@@ -324,6 +329,14 @@ class Session:
         meta = _meta_of(params)
         return await self._server(native).request(method, params, meta, self._calls.relay(meta))
 
+    async def _found_resource(self, uri: str) -> Native | None:
+        """Where a URI leads; if no server has shown it, to the one that has resources, if only one does."""
+        found = await self._found(self._resource, uri)
+        if found or self._view.resource(uri):
+            return found
+        having = [server for server in self.workbench.servers() if _may_have_resources(server)]
+        return Native(having[0].origin, uri) if len(having) == 1 else None
+
     def _resource(self, uri: str) -> Native | None:
         """Where a URI leads, if that toolbox is open."""
         native = self._view.resource(uri)
@@ -334,6 +347,12 @@ class Session:
 
     def _server(self, native: Native) -> Downstream:
         return self.workbench.server(native.origin)
+
+
+def _may_have_resources(server: Downstream) -> bool:
+    if isinstance(server.state, Ready):
+        return "resources" in server.state.hello.capabilities
+    return bool(server.offered)  # it is being restarted
 
 
 def _meta_of(params: dict[str, Payload]) -> dict[str, Payload]:

@@ -1,13 +1,11 @@
-"""URIs of resources, as a client sees them: a server's own while it leads back to it, else marked. Pure.
+"""URIs of resources in what servers say: how one is marked with whose it is, and where they stand. Pure.
 
 A marked URI is `workbench://{toolbox}/{server}/` with the server's own behind it, unchanged: so templates
 stay templates. What stands in a payload is rewritten only where it must be; all else passes as it came.
 """
 
-import functools
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from . import raw_json
@@ -16,12 +14,10 @@ from .raw_json import Malformed, Payload
 
 SCHEME: Final = "workbench://"
 
-# URIs that a server shows without listing them, in results: so many are remembered, further ones are marked.
-MOST_UNLISTED: Final = 10_000
-# Each is tried for a URI that nobody has shown yet.
-MOST_TEMPLATES: Final = 2_000
-
-_VARIABLE: Final = r"\{[^{}]*\}"
+# What must be written with an escape, or may be.
+_ESCAPABLE: Final = r"[^A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]"
+_ESCAPE: Final = r"%([0-9A-Fa-f]{2})?"
+_RESERVED: Final = ":/?#[]@!$&'()*+,;="
 
 Show = Callable[[str], str]
 
@@ -48,112 +44,22 @@ def unmarked(uri: str) -> tuple[Origin, str] | None:
     return (Origin(unquote(toolbox), unquote(server)), own) if slash else None
 
 
-class Claims:
-    """Which server each URI belongs to that clients see in its own form: who showed it first.
-
-    What nobody has shown yet belongs to the server whose template fits.
-    """
-
-    def __init__(self) -> None:
-        self._owners: dict[str, Origin] = {}
-        self._templates: dict[str, Origin] = {}
-        self._listed: frozenset[str] = frozenset()
-        self._unlisted: Counter[Origin] = Counter()
-
-    def shown(self, origin: Origin, uri: str) -> str:
-        """The form in which a client is to see this URI of a server's, wherever it stands."""
-        return self._shown(origin, uri, listed=False)
-
-    def listed(self, origin: Origin, uri: str) -> str:
-        """The same in a list, or in a definition that is listed."""
-        return self._shown(origin, uri, listed=True)
-
-    def _shown(self, origin: Origin, uri: str, *, listed: bool) -> str:
-        owner = self._owners.get(uri)
-        if owner == origin:
-            return uri
-        # A workbench behind this one marks its URIs too: ours must stand in front of these.
-        if owner or uri.startswith(SCHEME):
-            return marked(origin, uri)
-        if not listed:
-            maker = self._made_by(uri)
-            if (maker and maker != origin) or self._unlisted[origin] >= MOST_UNLISTED:
-                return marked(origin, uri)
-            self._unlisted[origin] += 1
-        self._owners[uri] = origin
+def normal(uri: str) -> str:
+    """The one form of all that differ only in what is escaped (RFC 3986, 6.2.2): SDKs write any of these."""
+    if not re.search(_ESCAPABLE, uri):
         return uri
+    from urllib.parse import quote  # hardly any has escapes
 
-    def template(self, origin: Origin, template: str) -> str:
-        """The form in which a client is to see a template: its own if nothing can be made from it that
-        could be made from another server's.
-        """
-        owner = self._templates.get(template)
-        if owner == origin:
-            return template
-        if owner or template.startswith(SCHEME) or len(self._templates) >= MOST_TEMPLATES:
-            return marked(origin, template)
-        if any(other != origin and _may_overlap(template, own) for own, other in self._templates.items()):
-            return marked(origin, template)
-        self._templates[template] = origin
-        return template
-
-    def only_listed(self, uris: Iterable[str]) -> None:
-        """These are the URIs that are listed now. Of earlier lists clients may have others still."""
-        listed = frozenset(uris)
-        for uri in self._listed - listed:
-            if owner := self._owners.get(uri):
-                if self._unlisted[owner] < MOST_UNLISTED:
-                    self._unlisted[owner] += 1
-                else:
-                    del self._owners[uri]
-        self._listed = listed
-
-    def origin_of(self, uri: str) -> tuple[Origin, str] | None:
-        """Whose URI or template this is, and its own form of it; None if no server showed it."""
-        if found := unmarked(uri):
-            return found
-        owner = self._owners.get(uri) or self._templates.get(uri) or self._made_by(uri)
-        return (owner, uri) if owner else None
-
-    def _made_by(self, uri: str) -> Origin | None:
-        """Whose template a URI was made from, if it was."""
-        return next((origin for template, origin in self._templates.items() if fits(template, uri)), None)
-
-    def release(self, toolbox: str) -> None:
-        """Forget what the servers of a toolbox have shown."""
-        for shown in (self._owners, self._templates):
-            for uri in [uri for uri, origin in shown.items() if origin.toolbox == toolbox]:
-                del shown[uri]
-        for origin in [origin for origin in self._unlisted if origin.toolbox == toolbox]:
-            del self._unlisted[origin]
+    return quote(re.sub(_ESCAPE, _escape, uri), safe=f"{_RESERVED}%", errors="surrogatepass")
 
 
-def fits(template: str, uri: str) -> bool:
-    """Whether a URI may have come from a template (RFC 6570); its variables may stand for anything."""
-    first, *between = _literals(template)
-    if not between:
-        return template == uri
-    last = between.pop()
-    at, end = len(first), len(uri) - len(last)
-    if at > end or not uri.startswith(first) or not uri.endswith(last):
-        return False
-    for part in between:  # each at its first place: so there is most room for those behind it
-        at = uri.find(part, at, end) + len(part)
-        if at < len(part):
-            return False
-    return True
-
-
-@functools.lru_cache(MOST_TEMPLATES)
-def _literals(template: str) -> tuple[str, ...]:
-    """What stands before, between and behind its variables."""
-    return tuple(re.split(_VARIABLE, template))
-
-
-def _may_overlap(one: str, other: str) -> bool:
-    """Whether something could be made from both templates, going by how they begin."""
-    begins, other_begins = _literals(one)[0], _literals(other)[0]
-    return begins.startswith(other_begins) or other_begins.startswith(begins)
+def _escape(found: re.Match[str]) -> str:
+    if not found[1]:
+        return "%25"
+    character = chr(int(found[1], 16))
+    # Whether a reserved one is escaped matters.
+    plain = character.isascii() and (character.isalnum() or character in "-._~")
+    return character if plain else found[0].upper()
 
 
 # Where URIs stand ---------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from . import raw_json, uris
+from .claims import Claims
 from .naming import NativeNames, Origin
 from .offers import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Offer, Offers
 from .pages import Shelf
 from .raw_json import Payload
 from .schemas.dialects import PLAIN, Dialect, in_dialect
-from .uris import Claims, Show
+from .uris import Show
 
 
 class Native(NamedTuple):
@@ -118,6 +119,13 @@ class View:
         """Whose a URI is that a client uses: a resource's, or one made from a template."""
         found = self._claims.origin_of(uri)
         return Native(*found) if found else None
+
+    def as_asked(self, uri: str, native: Native, read: Payload) -> Payload:
+        """The result of reading a resource, which is in it under the URI by which it was asked for."""
+        shown = self._claims.shown(*native)  # so it is known whose this is that the client has now
+        if shown == uri:
+            return read
+        return uris.in_payload("resources/read", read, lambda it: uri if it == shown else it)
 
 
 def _named(offer: Offer, name: str, origin: Origin, show: Show) -> bytes:
