@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: setup demo test check format bench lock clean
+.PHONY: setup demo test check format bench eval lock clean
 
 setup: $(READY)
 
@@ -49,6 +49,10 @@ format: setup
 
 bench: setup
 	@$(BIN)/python -m bench --out bench/last.json
+
+# DATA is a folder with tools.jsonl and queries.jsonl: docs/search.md says what stands in them.
+eval: setup
+	@$(BIN)/python -m evals --data $(DATA)
 
 # The lock names versions and hashes of every dependency, also of the checks and tests.
 lock: setup
