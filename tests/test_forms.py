@@ -158,10 +158,9 @@ def test_findings_stand_by_toolbox_and_server_three_signed_and_five_named() -> N
         (web, tool("links")),
         (files, tool("list")),
         (files, tool("move")),
-        (files, tool("ninth")),
     ]
     assert (
-        forms.search_text(hits, 527, CALLS)
+        forms.search_text(hits, 527, 0, CALLS)
         == """\
 8 of 527 tools. Call with use_tool, toolbox, server, tool; describe_tools tells more.
 toolbox net
@@ -179,17 +178,21 @@ git_log"""
 
 
 def test_a_search_says_so_when_all_is_told() -> None:
-    found = forms.search_text([(Origin("dev", "files"), READ)], 40, CALLS)
+    found = forms.search_text([(Origin("dev", "files"), READ)], 40, 0, CALLS)
     assert found.splitlines()[0] == "1 of 40 tools. Call with use_tool, toolbox, server, tool."
 
 
 def test_a_lossy_finding_leads_to_its_definition() -> None:
-    found = forms.search_text([(Origin("dev", "db"), LOSSY)], 40, CALLS)
+    found = forms.search_text([(Origin("dev", "db"), LOSSY)], 40, 0, CALLS)
     assert "describe_tools" in found.splitlines()[0]
 
 
 def test_a_search_that_finds_nothing_is_short() -> None:
-    assert forms.search_text([], 527, CALLS) == "0 of 527 tools."
+    assert forms.search_text([], 527, 0, CALLS) == "0 of 527 tools."
+
+
+def test_a_search_says_that_there_are_servers_which_nobody_has_seen() -> None:
+    assert forms.search_text([], 527, 2, CALLS) == "0 of 527 tools (2 servers were never started)."
 
 
 # A description ------------------------------------------------------------------------------------

@@ -72,20 +72,25 @@ class Approvals:
         """A server lists this: it is approved, if it never was, and that is how pinning begins."""
         if self._begins and not self.lock.pins(origin):
             try:
-                self.approve(self.changes(origin, server, tools, instructions))
+                self.approve(self.differing(self.lock, origin, server, tools, instructions))
             except ConfigError as error:
                 log.warning("%s is not pinned: %s", origin, error)
 
-    def changes(
-        self, origin: Origin, server: Server, tools: Mapping[str, Offer], instructions: Payload
+    @staticmethod
+    def differing(
+        lock: Lock, origin: Origin, server: Server, tools: Mapping[str, Offer], instructions: Payload
     ) -> tuple[Change, ...]:
-        """All that differs from what was approved of a server."""
-        return _judged(self.lock, origin, server, tools, instructions).changes
+        """All that differs from what a lock approves of a server."""
+        return _judged(lock, origin, server, tools, instructions).changes
 
     def approve(self, changes: Iterable[Change]) -> None:
         """Take these over, and write the file. Raises ConfigError."""
         self._read()
-        self._lock = approved(self._lock or Lock(), changes)
+        self.replace(self._lock or Lock(), changes)
+
+    def replace(self, lock: Lock, changes: Iterable[Change]) -> None:
+        """Have this lock with these changes, and write the file. Raises ConfigError."""
+        self._lock = approved(lock, changes)
         beside = f"{self.place}.{os.getpid()}"
         try:
             with open(beside, "wb") as file:

@@ -2,11 +2,11 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from . import __version__, chains, console
-from .errors import ConfigError, Problem
+from . import __version__, console
+from .errors import ConfigError
 from .metatools import definitions
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ examples:
                                              that list once
   mcp-workbench check --config tools.json    say what is wrong with it, and start nothing
   mcp-workbench check --schema               print the JSON Schema of the file, for editors
+  mcp-workbench warm                         start every server once, so that their tools are known
+  mcp-workbench doctor                       start every server once, and say what does not work
+  mcp-workbench tokens                       print what the configuration costs an agent
+  mcp-workbench lock                         approve all tools as they are now, in workbench.lock
+  mcp-workbench diff                         print what is not as it was approved
+  mcp-workbench approve dev/files            take over what has changed of one server
 
 The file is --config FILE, else $WORKBENCH_CONFIG, else ./workbench-config.json.
 """
@@ -97,7 +103,32 @@ def _parser() -> "ArgumentParser":
     )
     check.add_argument("--toolbox", dest="toolboxes", help="a toolbox that has to be there", **named)
     check.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
+    check.add_argument(
+        "--locked", action="store_true", help="and whether workbench.lock approves all entries (for CI)"
+    )
+    _add_commands_about_servers(command, named, remembering)
     return parser
+
+
+def _add_commands_about_servers(
+    command: "Callable[[str, str, str], ArgumentParser]", named: Any, remembering: Any
+) -> None:
+    """Those that look at what servers offer."""
+    from argparse import SUPPRESS
+
+    only = "only this toolbox; may be given several times"
+    warm = command("warm", "start every server once, so that their tools are known", "warm --toolbox dev")
+    doctor = command("doctor", "start every server once, and say what does not work or looks wrong", "doctor")
+    for each in (warm, doctor):
+        each.add_argument("--toolbox", dest="toolboxes", help=only, **named)
+    tokens = command("tokens", "print what the configuration costs an agent; starts nothing", "tokens")
+    lock = command("lock", "approve all servers as they are now: writes workbench.lock", "lock")
+    diff = command("diff", "print what is not as workbench.lock approves it; exit 0 or 1", "diff")
+    approve = command("approve", "take over what has changed, or what is named of it", "approve dev/files")
+    names = "toolbox, toolbox/server or toolbox/server/tool"
+    approve.add_argument("names", nargs="*", metavar="NAME", help=names)
+    for each in (warm, doctor, tokens, lock, diff, approve):
+        each.add_argument("--catalogue", default=SUPPRESS, **remembering)
 
 
 def _serve(file: str | None, fixed: Sequence[str] = (), catalogue: str | None = None) -> int:
@@ -106,7 +137,7 @@ def _serve(file: str | None, fixed: Sequence[str] = (), catalogue: str | None = 
     known = console.knowledge(configuration, place, catalogue)
     if os.isatty(sys.stdin.fileno()):
         print(f"mcp-workbench: serving {place} on stdin, for an MCP client to start", file=sys.stderr)
-    chain = _chain(place)
+    chain = console.chain(place)
 
     from .greeting import greet
     from .without_openssl import load_event_loop
@@ -122,12 +153,3 @@ def _serve(file: str | None, fixed: Sequence[str] = (), catalogue: str | None = 
     processes = ProcessTransport(os.environ, os.path.dirname(place))
     stdio.serve(configuration, known, processes, stdio.Begun(chain, unread, declared), fixed)
     return 0
-
-
-def _chain(place: str) -> str:
-    """The workbenches that lead here, this one last; there's no serving where it is among them before."""
-    known = os.stat(place)
-    try:
-        return chains.extended(os.environ.get(chains.VARIABLE, ""), f"{known.st_dev:x}-{known.st_ino:x}")
-    except chains.Ring as ring:
-        raise ConfigError([Problem(place, str(ring))]) from None

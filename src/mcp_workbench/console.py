@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from . import config
+from . import chains, config
 from .catalogue import Catalogue, default_place
 from .config import Config
 from .errors import ConfigError, Problem
@@ -16,6 +16,7 @@ from .pins.canonical import definition_hash
 # os.path instead of pathlib, here and wherever a session comes by: pathlib is half a megabyte.
 
 DONE: Final = 0
+FAILED: Final = 1  # what was asked for was not possible, or showed something
 NOT_PRINTED: Final = 1
 WRONG: Final = 2  # the configuration, or how the command was used
 INTERRUPTED: Final = 130
@@ -50,15 +51,40 @@ def read(file: str | None, toolboxes: Sequence[str] = ()) -> tuple[str, Config]:
     return os.path.abspath(place), configuration
 
 
-def knowledge(configuration: Config, place: str, catalogue: str | None) -> Knowledge:
-    """What is known of the servers of the configuration at `place`."""
-    remembered = Catalogue.open(catalogue or default_place(os.environ, sys.platform), definition_hash)
-    lock = os.path.join(os.path.dirname(place), FILE_NAME)
+def chain(place: str) -> str:
+    """The workbenches that lead here, this one last; there's no serving where it is among them before."""
+    known = os.stat(place)
+    try:
+        return chains.extended(os.environ.get(chains.VARIABLE, ""), f"{known.st_dev:x}-{known.st_ino:x}")
+    except chains.Ring as ring:
+        raise ConfigError([Problem(place, str(ring))]) from None
+
+
+def place_of_catalogue(file: str | None) -> str:
+    return file or default_place(os.environ, sys.platform)
+
+
+def catalogue(file: str | None) -> Catalogue:
+    """Where it is remembered what servers offered."""
+    return Catalogue.open(place_of_catalogue(file), definition_hash)
+
+
+def place_of_lock(place: str) -> str:
+    """Where `workbench.lock` is, or would be, beside the configuration."""
+    return os.path.join(os.path.dirname(place), FILE_NAME)
+
+
+def knowledge(configuration: Config, place: str, file: str | None) -> Knowledge:
+    """What is known, and may be used, of the servers of the configuration at `place`.
+
+    `file` is the catalogue.
+    """
+    lock = place_of_lock(place)
     if not configuration.pin and not os.path.lexists(lock):
-        return Knowledge(configuration, remembered)
+        return Knowledge(configuration, catalogue(file))
     from .approvals import Approvals
 
-    return Knowledge(configuration, remembered, Approvals(lock, begins=configuration.pin))
+    return Knowledge(configuration, catalogue(file), Approvals(lock, begins=configuration.pin))
 
 
 def say(text: str) -> int:

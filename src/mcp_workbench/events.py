@@ -13,9 +13,9 @@ class _Printable(logging.Formatter):
         return printable(super().format(record))
 
 
-def log_to_stderr() -> None:
+def log_to_stderr(level: int = logging.INFO) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Printable("mcp-workbench: %(message)s"))
     log.addHandler(handler)
-    log.setLevel(logging.INFO)
+    log.setLevel(level)
     log.propagate = False

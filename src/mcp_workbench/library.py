@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from .config import Config
 from .errors import CallError, NotFound
@@ -11,7 +12,14 @@ from .naming import Origin, nearest
 from .offers import TOOLS, Offer
 from .workbench import Workbench
 
+if TYPE_CHECKING:
+    from .search.index import Hit, Index
+    from .search.spaces import Embedder
+
 Tools = Mapping[str, Offer]
+
+# Texts that an embedder reads before others have their turn.
+_READ_AT_ONCE = 16
 
 
 class Library:
@@ -19,6 +27,11 @@ class Library:
         self._config = config
         self._knowledge = knowledge
         self._workbench = workbench
+        self._index: Index | None = None
+        self._indexed: dict[Origin, Tools] = {}
+        self._embedder: Embedder | None = None
+        self._turn = asyncio.Lock()  # of whoever uses the index
+        self._reading: asyncio.Task[None] | None = None
 
     async def remembered(self, origins: Collection[Origin]) -> dict[Origin, Admitted]:
         """What servers offered when they were last seen; without those that never were."""
@@ -58,3 +71,59 @@ class Library:
                 nearest(address.tool, tools),
             )
         return tools[address.tool]
+
+    # Searching ------------------------------------------------------------------------------------
+
+    async def found(self, query: str, limit: int, toolbox: str | None) -> "tuple[list[Hit], int, int]":
+        """The best tools for a query; how many there are, and how many servers were never seen."""
+        if toolbox is not None:
+            self._workbench.configured(toolbox)
+        searched = [origin for origin in self._config.servers() if toolbox in (None, origin.toolbox)]
+        live = {
+            server.origin: server.offered[TOOLS]
+            for server in self._workbench.servers()
+            if TOOLS in server.offered
+        }
+        async with self._turn:
+            hits = await asyncio.to_thread(self._found, query, limit, toolbox, live)
+            known = [self._indexed[origin] for origin in searched if origin in self._indexed]
+        if self._embedder and not self._reading:
+            self._reading = asyncio.create_task(self._read_on(self._embedder))
+        return hits, sum(map(len, known)), len(searched) - len(known)
+
+    def _found(
+        self, query: str, limit: int, toolbox: str | None, live: Mapping[Origin, Tools]
+    ) -> "list[Hit]":
+        index = self._index or self._begun()
+        gone = [
+            origin for origin in self._config.servers() if origin not in live and origin not in self._indexed
+        ]
+        earlier = {origin: admitted.tools for origin, admitted in self._knowledge.remembered(gone).items()}
+        for origin, tools in {**earlier, **live}.items():
+            if self._indexed.get(origin) != tools:
+                self._indexed[origin] = tools
+                index.put(origin, tools.values(), self._config.toolboxes[origin.toolbox].description or "")
+        return index.search(query, limit, toolbox)
+
+    def _begun(self) -> "Index":
+        from .search.index import Index
+        from .search.shipped import installed_embedder, shipped_table
+
+        self._index = Index(shipped_table)
+        self._embedder = installed_embedder()
+        if self._embedder:
+            self._index.use(self._embedder, {})
+        return self._index
+
+    async def _read_on(self, embedder: "Embedder") -> None:
+        """Have the embedder read all tools, some at a time; until then the search does without it."""
+        while True:
+            async with self._turn:
+                texts = self._index.unlearnt(_READ_AT_ONCE) if self._index else []
+            if not texts:
+                break
+            places = await asyncio.to_thread(embedder.embed, texts)
+            async with self._turn:
+                if self._index:
+                    self._index.learn(texts, places)
+        self._reading = None

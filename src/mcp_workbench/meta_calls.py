@@ -9,12 +9,13 @@ from .errors import CallError, NotReadOnly
 from .library import Library
 from .metatools import answers, forms
 from .metatools.answers import Connected
-from .metatools.definitions import CLOSE, DESCRIBE, OPEN, READ, USE, USE_READONLY
+from .metatools.definitions import CLOSE, DESCRIBE, OPEN, READ, SEARCH, USE, USE_READONLY
 from .metatools.requests import (
     Opening,
     read_closing,
     read_opening,
     read_reading,
+    read_search,
     tool_and_arguments,
     tools_to_describe,
 )
@@ -57,6 +58,7 @@ class MetaCalls:
             OPEN: self._open,
             USE: self._use,
             USE_READONLY: self._use_readonly,
+            SEARCH: self._search,
             DESCRIBE: self._describe,
             READ: self._read,
             CLOSE: self._close,
@@ -149,6 +151,15 @@ class MetaCalls:
         return answers.text_result(await self._results.read(read_reading(arguments)))
 
     # Finding --------------------------------------------------------------------------------------
+
+    async def _search(self, arguments: Payload, meta: Meta) -> Answer:
+        asked = read_search(arguments)
+        limit = min(asked.limit or forms.MOST_FOUND, forms.MOST_ASKED_FOR)
+        hits, total, unseen = await self._library.found(asked.query, limit, asked.toolbox)
+        found = [(hit.origin, hit.tool) for hit in hits]
+        for origin in {origin for origin, _ in found}:
+            self._results.told(origin.toolbox, in_short=True)
+        return answers.text_result(forms.search_text(found, total, unseen, self._names))
 
     async def _describe(self, arguments: Payload, meta: Meta) -> Answer:
         found, failures = await self._library.described(tools_to_describe(arguments))

@@ -8,7 +8,7 @@ import msgspec
 
 from .. import config, console
 from ..config import Config, server_place
-from ..errors import Problem, inside
+from ..errors import ConfigError, Problem, inside
 from ..expansion import unset_variables
 
 
@@ -20,8 +20,31 @@ def run(asked: Namespace) -> int:
     warnings = [*configuration.warnings, *unset_variables(configuration, os.environ), *missing]
     console.report((), warnings)
     servers = sum(len(toolbox.servers) for toolbox in configuration.toolboxes.values())
+    if asked.locked and (problems := [*_unapproved(place, configuration)]):
+        raise ConfigError(problems)
     found = f"{len(configuration.toolboxes)} toolboxes, {servers} servers"
     return console.say(f"{place}: {found}, no problems, {len(warnings)} warnings")
+
+
+def _unapproved(place: str, configuration: Config) -> Iterator[Problem]:
+    """A problem for each server whose entry is not the one that was approved."""
+    from ..approvals import Approvals
+    from ..pins.entries import entry_hash
+    from ..pins.judge import entry_change, gone
+
+    lock_file = console.place_of_lock(place)
+    if not os.path.lexists(lock_file):
+        yield Problem(lock_file, "is not there", "run mcp-workbench lock, and commit it")
+        return
+    lock = Approvals(lock_file).lock
+    servers = configuration.servers()
+    for origin, server in servers.items():
+        if change := entry_change(lock, origin, entry_hash(server)):
+            hint = "run mcp-workbench diff, then mcp-workbench approve"
+            yield Problem(server_place(*origin), f"is not approved: {change.kind.value}", hint)
+    for change in gone(lock, servers):
+        told = f"approves {change.name}, which is not configured"
+        yield Problem(lock_file, told, "run mcp-workbench approve")
 
 
 def _missing_files(configuration: Config, folder: str) -> Iterator[Problem]:

@@ -17,7 +17,8 @@ from ..schemas.signatures import MORE, Room, signature
 BRIEF: Final = Room(parameters=200, sentence=56, defaults=False)
 
 MOST_SIGNED: Final = 3
-MOST_FOUND: Final = 8
+MOST_FOUND: Final = 8  # if nothing else is asked for
+MOST_ASKED_FOR: Final = 50
 
 # How far an estimate may be off without a text breaking its limit: by a share, and a small text by more.
 _MARGIN: Final = 1.1
@@ -102,13 +103,16 @@ def fitting(max_tokens: int, forms: Mapping[str, Callable[[], str]]) -> Fitted:
 Hit = tuple[Origin, Offer]
 
 
-def search_text(hits: Sequence[Hit], total: int, calls: Calls) -> str:
-    """What was found of a total of tools, the best first: some as signatures, some more as names."""
-    shown = hits[:MOST_FOUND]
-    if not shown:
-        return f"0 of {total} tools."
-    lines, lossy, toolbox = list[str](), len(shown) > MOST_SIGNED, None
-    for origin, signed, named in _grouped(shown):
+def search_text(hits: Sequence[Hit], total: int, unseen: int, calls: Calls) -> str:
+    """What was found of a total of tools, the best first: some as signatures, some more as names.
+
+    `unseen` is how many servers nobody has started yet, so that their tools are not known.
+    """
+    known = f"{len(hits)} of {total} tools" + (f" ({unseen} servers were never started)" if unseen else "")
+    if not hits:
+        return f"{known}."
+    lines, lossy, toolbox = list[str](), len(hits) > MOST_SIGNED, None
+    for origin, signed, named in _grouped(hits):
         if origin.toolbox != toolbox:
             toolbox = origin.toolbox
             lines.append(f"toolbox {legible.name(toolbox)}")
@@ -120,7 +124,7 @@ def search_text(hits: Sequence[Hit], total: int, calls: Calls) -> str:
         if named:
             lines.append(_names(named))
     more = f"; {calls.describe} tells more" if lossy else ""
-    first = f"{len(shown)} of {total} tools. Call with {calls.use}, toolbox, server, tool{more}."
+    first = f"{known}. Call with {calls.use}, toolbox, server, tool{more}."
     return "\n".join([first, *lines])
 
 

@@ -1,0 +1,79 @@
+"""What differs from `workbench.lock`, for those who look at it and those who approve it."""
+
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from .. import console
+from ..approvals import Approvals
+from ..knowledge import NOTHING_SAID, Knowledge
+from ..naming import Origin
+from ..pins.canonical import definition_hash
+from ..pins.changes import Change
+from ..pins.differences import differences
+from ..pins.entries import entry_hash, entry_identity
+from ..pins.judge import entry_change, gone
+from ..printable import printable
+from .seeing import Sight, see
+
+
+class Changes:
+    """All changes, and the servers that were seen or could not be."""
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        known: Knowledge,
+        changes: Sequence[Change],
+        sights: Sequence[Sight],
+        current: dict[str, bytes],
+    ) -> None:
+        self.approvals = approvals
+        self.changes = changes
+        self.seen = [sight for sight in sights if not sight.failure]
+        self.unreachable = [sight for sight in sights if sight.failure]
+        self._known = known
+        self._current = current  # what is there now, by its hash
+
+    @classmethod
+    def found(cls, asked: Namespace, *, start_changed: bool) -> Self:
+        """`start_changed`: also start servers whose entries were not approved, since whoever asks does so."""
+        place, configuration = console.read(asked.config, asked.toolboxes)
+        servers = configuration.servers()
+        approvals = Approvals(console.place_of_lock(place))
+        lock = approvals.lock
+        entries = {
+            origin: entry_change(lock, origin, entry_hash(server)) for origin, server in servers.items()
+        }
+        started = [
+            origin
+            for origin, change in entries.items()
+            if change is None or (start_changed and _is_named(origin, asked.names))
+        ]
+        known = Knowledge(configuration, console.catalogue(asked.catalogue))
+        sights = see(place, configuration, known, started)
+        changes: list[Change] = [*gone(lock, servers)]
+        reached = {sight.origin: sight for sight in sights if not sight.failure}
+        for origin, change in entries.items():
+            if sight := reached.get(origin):
+                changes += approvals.differing(lock, origin, servers[origin], sight.tools, sight.instructions)
+            elif change and origin not in started:
+                changes.append(change)
+        current = {entry_hash(server): entry_identity(server) for server in servers.values()}
+        for sight in reached.values():
+            current |= {definition_hash(tool.definition): tool.definition for tool in sight.tools.values()}
+            if sight.instructions != NOTHING_SAID:
+                said = bytes(sight.instructions)
+                current[definition_hash(said)] = said
+        return cls(approvals, known, changes, sights, current)
+
+    def told(self, changes: Iterable[Change]) -> str:
+        """Changes as a person reads them."""
+        return printable(differences(changes, self._current, self._known.earlier))
+
+
+def _is_named(origin: Origin, names: Sequence[str]) -> bool:
+    server = "/".join(origin)
+    return not names or any(
+        name in (origin.toolbox, server) or name.startswith(f"{server}/") for name in names
+    )

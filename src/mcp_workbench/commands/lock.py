@@ -1,0 +1,45 @@
+"""`mcp-workbench lock`: approves all servers as they are now, and writes that to `workbench.lock`."""
+
+from argparse import Namespace
+
+from .. import console
+from ..approvals import Approvals
+from ..knowledge import Knowledge
+from ..pins.lock_file import Lock
+from ..printable import printable
+from .findings import findings
+from .seeing import see
+
+
+def run(asked: Namespace) -> int:
+    place, configuration = console.read(asked.config, asked.toolboxes)
+    servers = configuration.servers()
+    known = Knowledge(configuration, console.catalogue(asked.catalogue))
+    sights = see(place, configuration, known, servers)
+    seen = [sight for sight in sights if not sight.failure]
+    approvals = Approvals(console.place_of_lock(place))
+    before = approvals.lock
+    failed = {sight.origin for sight in sights if sight.failure}
+    kept = Lock(
+        {
+            toolbox: {name: pins for name, pins in those.items() if (toolbox, name) in failed}
+            for toolbox, those in before.toolboxes.items()
+        }
+    )
+    approvals.replace(
+        kept,
+        [
+            change
+            for it in seen
+            for change in approvals.differing(
+                Lock(), it.origin, servers[it.origin], it.tools, it.instructions
+            )
+        ],
+    )
+    for sight in sights:
+        told = f"not approved: {sight.failure}" if sight.failure else f"{len(sight.tools)} tools"
+        console.say(printable(f"{'/'.join(sight.origin)}: {told}"))
+    for finding in findings(seen):
+        console.say(f"look at this: {finding}")
+    console.say(f"{approvals.place} is written")
+    return console.FAILED if failed else console.DONE

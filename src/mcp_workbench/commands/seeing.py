@@ -1,0 +1,103 @@
+"""Starts servers once, has them list what they offer, and ends them: for commands, not for clients."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from .. import console
+from ..client import Client
+from ..config import Config
+from ..downstream import Down, Downstream, Ready
+from ..eras import Declared
+from ..knowledge import NOTHING_SAID, Knowledge
+from ..naming import Origin
+from ..offers import TOOLS, Offer
+from ..peer import Answering, Peer
+from ..raw_json import Malformed, Payload
+from ..transports import ProcessTransport
+from ..wire import Answer
+from ..workbench import Workbench
+
+# So many at once: the machine has other things to do.
+_TOOLBOXES_AT_ONCE: Final = 4
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """What was seen of one server: what may be used of it, or why it could not be reached."""
+
+    origin: Origin
+    tools: Mapping[str, Offer] = {}
+    instructions: Payload = NOTHING_SAID
+    failure: str = ""
+
+
+class _Nobody:
+    """Stands where a client would be: it asks nothing, and answers nothing."""
+
+    def answer(self, method: str, params: Payload) -> Answering:
+        raise NotImplementedError
+
+    def failure(self, method: str, error: BaseException) -> Answer | None:
+        raise NotImplementedError
+
+    def told(self, method: str, params: Payload) -> None:
+        pass
+
+    def garbled(self, frame: Payload, why: Malformed) -> None:
+        pass
+
+
+def wanted(configuration: Config, toolboxes: Collection[str]) -> list[Origin]:
+    """The servers of these toolboxes; all where none is named."""
+    return [it for it in configuration.servers() if not toolboxes or it.toolbox in toolboxes]
+
+
+def see(place: str, configuration: Config, known: Knowledge, origins: Collection[Origin]) -> list[Sight]:
+    """See these servers of the configuration at `place`."""
+    from ..events import log_to_stderr
+
+    log_to_stderr(logging.ERROR)  # what failed is told by whoever asked
+    try:
+        return asyncio.run(_see(place, _only(configuration, origins), known))
+    finally:
+        known.close()
+
+
+def _only(configuration: Config, origins: Collection[Origin]) -> Config:
+    toolboxes = {}
+    for name, toolbox in configuration.toolboxes.items():
+        servers = {key: server for key, server in toolbox.servers.items() if Origin(name, key) in origins}
+        if servers:
+            toolboxes[name] = replace(toolbox, servers=servers)
+    return replace(configuration, toolboxes=toolboxes)
+
+
+async def _see(place: str, configuration: Config, known: Knowledge) -> list[Sight]:
+    processes = ProcessTransport(os.environ, os.path.dirname(place))
+    nobody = Client(Peer(lambda parts: None, _Nobody()), Declared(console.chain(place)), lambda: None)
+    turn = asyncio.Semaphore(_TOOLBOXES_AT_ONCE)
+
+    async def look(name: str) -> list[Sight]:
+        async with turn:
+            seen = [_sight(server) for server in (await bench.open(name)).servers]
+            bench.close(name)
+        return seen
+
+    async with Workbench(configuration, processes.reach, nobody, known) as bench:
+        seen = await asyncio.gather(*map(look, configuration.toolboxes))
+    await processes.close()
+    return [sight for sights in seen for sight in sights]
+
+
+def _sight(server: Downstream) -> Sight:
+    match server.state:
+        case Ready(offers=offers, instructions=instructions):
+            return Sight(server.origin, offers[TOOLS], instructions)
+        case Down(reason=reason):
+            return Sight(server.origin, failure=reason)
+    return Sight(server.origin, failure="it was still starting")

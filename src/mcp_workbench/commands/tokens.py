@@ -1,0 +1,104 @@
+"""`mcp-workbench tokens`: what a configuration costs an agent, by what it is told. Starts nothing."""
+
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import mean
+from typing import Final
+
+from .. import console, raw_json
+from ..config import Config
+from ..counting import counter
+from ..knowledge import Admitted
+from ..legible import first_sentence
+from ..metatools import answers, definitions, forms
+from ..metatools.answers import Connected
+from ..naming import Origin
+from ..offers import Offer
+from ..raw_json import Malformed
+from ..search.index import Index
+from ..search.shipped import shipped_table
+
+Row = tuple[str, int]
+Count = Callable[[str], int]
+Seen = Mapping[Origin, Admitted]
+
+_MOST_SEARCHES: Final = 50
+
+
+def run(asked: Namespace) -> int:
+    place, configuration = console.read(asked.config, asked.toolboxes)
+    known = console.knowledge(configuration, place, asked.catalogue)
+    seen = known.remembered(configuration.servers())
+    count, is_exact = counter()
+    rows = [
+        *_at_start(configuration, known.tool_counts, seen, count),
+        *_openings(configuration, seen, count),
+        *_searches(configuration, seen, count),
+    ]
+    width = max(len(what) for what, _ in rows)
+    table = "\n".join(f"{what:{width}}  {tokens:>7,}" for what, tokens in rows)
+    how = "with o200k_base" if is_exact else "as an estimate of o200k_base, since tiktoken cannot be used"
+    unseen = ["/".join(origin) for origin in configuration.servers() if origin not in seen]
+    left_out = (
+        f"\nNever started, so not counted (see mcp-workbench warm): {', '.join(unseen)}" if unseen else ""
+    )
+    return console.say(f"{table}\n\nCounted {how}.{left_out}")
+
+
+def _at_start(configuration: Config, counts: Mapping[str, int], seen: Seen, count: Count) -> Iterator[Row]:
+    flat = [tool.definition.decode() for it in seen.values() for tool in it.tools.values()]
+    yield f"flat: all {len(flat)} tools", count(f"[{','.join(flat)}]")
+    prefix = configuration.meta_tool_prefix
+    listing = definitions.instructions(configuration.toolboxes.values(), counts, prefix)
+    own = definitions.meta_tools(configuration, searchable=definitions.is_searchable(configuration, counts))
+    listed = sum(count(definition.decode()) for definition in own.values())
+    yield "at start", count(listing) + listed
+    yield "  instructions", count(listing)
+    yield f"  {len(own)} meta-tools", listed
+
+
+def _openings(configuration: Config, seen: Seen, count: Count) -> Iterator[Row]:
+    calls = _calls(configuration)
+    for toolbox in configuration.toolboxes.values():
+        connected = [
+            Connected(origin.server, it.instructions, [*it.tools.values()])
+            for origin, it in seen.items()
+            if origin.toolbox == toolbox.name
+        ]
+        if connected:
+            served = [(it.server, it.instructions, it.tools) for it in connected]
+            yield f"opening {toolbox.name}: full", count(answers.opened(toolbox, connected, ()))
+            yield "  signatures", count(forms.signatures_text(toolbox.name, served, (), calls))
+            yield "  names", count(forms.names_text(toolbox.name, served, (), calls))
+
+
+def _searches(configuration: Config, seen: Seen, count: Count) -> Iterator[Row]:
+    index = Index(shipped_table)
+    for origin, it in seen.items():
+        about = configuration.toolboxes[origin.toolbox].description
+        index.put(origin, it.tools.values(), about or "")
+    queries = [query for it in seen.values() for tool in it.tools.values() if (query := _says(tool))]
+    if queries:
+        asked = queries[:: len(queries) // _MOST_SEARCHES + 1]
+        sizes = _answers(index, asked, _calls(configuration), count)
+        yield f"a search, mean of {len(asked)}", round(mean(sizes))
+
+
+def _answers(index: Index, queries: Sequence[str], calls: forms.Calls, count: Count) -> Iterator[int]:
+    for query in queries:
+        hits = [(hit.origin, hit.tool) for hit in index.search(query, forms.MOST_FOUND)]
+        yield count(forms.search_text(hits, len(index), 0, calls))
+
+
+def _says(tool: Offer) -> str:
+    """What a tool says it does: somebody who looks for it asks for something like it."""
+    try:
+        described = raw_json.text_or_none(raw_json.members(tool.definition).get("description", b"null"))
+    except Malformed:
+        return ""
+    return first_sentence(described or "")
+
+
+def _calls(configuration: Config) -> forms.Calls:
+    prefix = configuration.meta_tool_prefix
+    return forms.Calls(prefix + definitions.USE, prefix + definitions.DESCRIBE)
