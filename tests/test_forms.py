@@ -192,7 +192,7 @@ def test_a_search_that_finds_nothing_is_short() -> None:
 
 
 def test_a_search_says_that_there_are_servers_which_nobody_has_seen() -> None:
-    assert forms.search_text([], 527, 2, CALLS) == "0 of 527 tools (2 servers were never started)."
+    assert forms.search_text([], 527, 2, CALLS) == "0 of 527 tools (servers never started: 2)."
 
 
 # A description ------------------------------------------------------------------------------------

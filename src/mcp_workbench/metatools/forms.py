@@ -108,7 +108,7 @@ def search_text(hits: Sequence[Hit], total: int, unseen: int, calls: Calls) -> s
 
     `unseen` is how many servers nobody has started yet, so that their tools are not known.
     """
-    known = f"{len(hits)} of {total} tools" + (f" ({unseen} servers were never started)" if unseen else "")
+    known = f"{len(hits)} of {total} tools" + (f" (servers never started: {unseen})" if unseen else "")
     if not hits:
         return f"{known}."
     lines, lossy, toolbox = list[str](), len(hits) > MOST_SIGNED, None
