@@ -55,6 +55,7 @@ A reaction has any of these, carried out in this order (`initialize`, `tools/lis
     wait            file that must appear first; a request waits alone, "start" holds up everything
     installing      with `wait` on "start": a line written to stderr again and again while it waits
     stderr, stdout  text written as it is
+    close_stdin     true: it hears nothing more, and does not end for that
     exit            exit code
     signal          number of a signal that it sends itself
     hang            true: nothing more happens; on "start", stdin is never read
@@ -325,6 +326,8 @@ class FakeServer:
         """Whether it goes on after this."""
         fake_tools.write_fully(2, reaction.get("stderr", "").encode())
         self.write(reaction.get("stdout", "").encode())
+        if reaction.get("close_stdin"):
+            os.dup2(self.lifeline()[0], 0)
         if "exit" in reaction:
             os._exit(reaction["exit"])
         if "signal" in reaction:

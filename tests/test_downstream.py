@@ -567,6 +567,35 @@ async def test_the_time_to_connect_can_be_set() -> None:
 
 
 @on_a_clock
+async def test_all_that_comes_before_its_process_runs_is_bounded_too() -> None:
+    fake = FakeServer("read")
+    fake.may_connect.clear()
+    async with running(downstream(fake, start_timeout=2.5, env_file=".env")) as files:
+        began = now()
+        await files.settled()
+        assert now() == began + 2.5
+        why = "connection timeout after 2.5 s, before it was started: its envFile '.env' was still being read"
+        assert reason_of(files) == why
+        files.try_again()
+        fake.may_connect.set()
+        await files.ready()
+
+
+@on_a_clock
+async def test_what_it_takes_to_connect_is_taken_from_the_time_to_shake_hands() -> None:
+    fake = FakeServer("read")
+    fake.may_connect.clear()
+    fake.hang("initialize")
+    async with running(downstream(fake, start_timeout=3)) as files:
+        began = now()
+        asyncio.get_running_loop().call_later(2, fake.may_connect.set)
+        await files.settled()
+        assert now() == began + 3
+        assert reason_of(files) == "connection timeout after 3 s"
+    assert fake.ended == 1
+
+
+@on_a_clock
 async def test_the_general_timeout_bounds_each_request_and_not_all_of_them() -> None:
     fake = FakeServer("read")
     for method in ("initialize", "tools/list"):

@@ -15,7 +15,19 @@ from typing import Any
 
 import pytest
 
-from .workbench import COMMAND, Client, Held, Json, descendants, fake, serving, started, toolboxes, until
+from .workbench import (
+    COMMAND,
+    Client,
+    Held,
+    Json,
+    descendants,
+    fake,
+    serving,
+    started,
+    talking_to,
+    toolboxes,
+    until,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these look into /proc")
 
@@ -107,16 +119,13 @@ async def test_opening_and_closing_a_hundred_times_leaves_nothing_behind(tmp_pat
             assert (await client.open("box"))["servers_connected"] == 1
             await client.close("box")
 
-        def descriptors() -> int:
-            return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-
         await cycle()
         await until(lambda: len(descendants(pid)) == 1)  # the guard
-        before = descriptors()
+        before = descriptors_of(pid)
         for _ in range(100):
             await cycle()
         await until(lambda: len(descendants(pid)) == 1)
-        await until(lambda: descriptors() <= before)
+        await until(lambda: descriptors_of(pid) <= before)
 
 
 async def test_the_next_opening_serves_only_when_the_old_process_is_gone(tmp_path: Path) -> None:
@@ -152,6 +161,77 @@ async def test_ten_clients_with_a_thousand_calls_have_one_process_for_each_entry
         for number in range(10):
             clients.create_task(client_of_its_own(number))
     assert len(starts.read_text().splitlines()) == 10 * 2
+
+
+# Too few descriptors
+
+
+async def test_a_workbench_that_ran_out_of_descriptors_closes_and_opens_as_before(tmp_path: Path) -> None:
+    servers = {str(number): fake() for number in range(12)}
+    limited = ("sh", "-c", 'ulimit -n 48; exec "$@"', "sh", *COMMAND)
+    written(tmp_path / "workbench-config.json", toolboxes(many=servers, one={"a": fake()}))
+    async with talking_to(*limited, folder=tmp_path) as client:
+        await client.initialize()
+        for _ in range(2):
+            opened = await client.open("many")
+            connected = opened["servers_connected"]
+            assert 5 <= connected < 12
+            assert len(opened["_errors"]) == 12 - connected
+            assert all("Too many open files" in error for error in opened["_errors"])
+            left = [Held(pid) for pid in descendants(client.process.pid)]
+            assert (await client.close("many"))["servers_disconnected"] == connected
+            await all_leave([it for it in left if not is_guard(it.pid)])
+            await until(lambda: descriptors_of(client.process.pid) < 24)
+            assert await pid_of(client, "one", "a")
+            await client.close("one")
+            await until(lambda: len(descendants(client.process.pid)) == 1)
+            await until(lambda: descriptors_of(client.process.pid) < 24)
+    assert b"Traceback" not in client.stderr
+
+
+def descriptors_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def is_guard(pid: int) -> bool:
+    try:
+        return b"guard.sh" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_workbench_with_a_low_soft_limit_opens_more_servers_than_that(tmp_path: Path) -> None:
+    servers = {str(number): fake() for number in range(12)}
+    limited = ("sh", "-c", 'ulimit -Sn 32; exec "$@"', "sh", *COMMAND)
+    written(tmp_path / "workbench-config.json", toolboxes(many=servers))
+    async with talking_to(*limited, folder=tmp_path) as client:
+        await client.initialize()
+        assert (await client.open("many"))["servers_connected"] == 12
+
+
+# A stdin that is closed
+
+
+async def test_a_server_that_closes_its_stdin_is_gone_at_once(tmp_path: Path) -> None:
+    deaf = fake(starts=str(tmp_path / "starts"), by_start=[{"on": {"tools/call": HEARS_NO_MORE}}], **DEAF)
+    async with serving(toolboxes(box={"deaf": deaf}), tmp_path) as client:
+        await client.open("box")
+        error = await client.error("box", "deaf", "echo")
+        assert error == "Server 'deaf' in toolbox 'box' closed its stdin; the call may have been carried out"
+        assert await client.text("box", "deaf", "echo", text="again") == "again"
+        client.process.kill()  # the guard is quicker with the deaf
+
+
+async def test_a_server_that_closes_its_stdin_instead_of_shaking_hands_is_explained(tmp_path: Path) -> None:
+    mute = fake(on={"start": {**HEARS_NO_MORE, "stderr": "no license\n"}})
+    async with serving(toolboxes(box={"mute": mute, "good": fake()}), tmp_path) as client:
+        opened = await client.open("box")
+        assert opened["servers_connected"] == 1
+        [error] = opened["_errors"]
+        assert error.endswith(": closed its stdin\nThe last of its stderr:\nno license")
+
+
+HEARS_NO_MORE: Json = {"close_stdin": True, "hang": True}
 
 
 # Wrappers

@@ -4,6 +4,7 @@ Nothing is slept for: a test waits for a line that a child wrote, or for the end
 """
 
 import asyncio
+import errno
 import functools
 import inspect
 import json
@@ -22,7 +23,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from mcp_workbench.processes import Child, Spawner, guard, table, trees
+from mcp_workbench.processes import Child, Spawner, children, guard, table, trees
 from mcp_workbench.processes.children import Tail
 from mcp_workbench.processes.commands import BadWorkingDirectory, CommandNotFound, CommandNotRunnable
 from mcp_workbench.processes.table import MARKER, Census, Process, members_of
@@ -284,6 +285,123 @@ async def test_a_child_whose_owner_is_cancelled_during_the_spawn_is_ended() -> N
         await asyncio.wait({starting})
         run = by.run
     assert of_run(run) == []
+
+
+@on_both_loops
+async def test_children_are_ended_by_their_group_where_no_descriptor_is_free_to_look_with() -> None:
+    async with spawner() as by:
+        polite = await by.spawn("cat", [], env=ENV, on_stdout=Said())
+        deaf, said = await shell(by, 'trap "" TERM; sh -c "$1" & wait', STUBBORN)
+        worker, wrapper = Watched(int(await said.line())), Watched(deaf.pid)
+        with no_free_descriptor():
+            endings = polite.end(grace=1), deaf.end(grace=0.05)
+            failures = await asyncio.gather(*endings, return_exceptions=True)
+        assert [getattr(failure, "errno", failure) for failure in failures] == [errno.EMFILE] * 2
+        assert polite.returncode == 0
+        assert await wrapper.leaves(within=5)
+        assert await worker.leaves(within=5)
+        assert by.children == {polite, deaf}  # nobody could see whether that was all
+        assert await polite.end() == await deaf.end() == []
+        assert by.children == set()
+
+
+@on_both_loops
+async def test_who_cannot_be_ended_for_want_of_descriptors_is_tried_again_in_a_while() -> None:
+    async with spawner() as by:
+        child, said = await shell(by, SHAPES["in a session of its own"], STUBBORN)
+        worker = Watched(int(await said.line()))
+        with no_free_descriptor(), pytest.raises(OSError, match="Too many open files"):
+            await child.end(grace=0.01)
+        assert not worker.gone
+        assert await worker.leaves(within=5)
+
+
+@on_both_loops
+async def test_what_ending_children_hold_is_enough_to_see_who_is_left_of_them() -> None:
+    async with spawner() as by:
+        started = [await shell(by, SHAPES["in a session of its own"], STUBBORN) for _ in range(3)]
+        workers = [Watched(int(await said.line())) for _, said in started]
+        with all_descriptors_used():
+            left = await asyncio.gather(*(child.end(grace=0.05) for child, _ in started))
+        assert left == [[], [], []]
+        assert all(worker.gone for worker in workers)
+        assert of_run(by.run) == []
+
+
+@on_both_loops
+async def test_a_number_that_may_be_a_strangers_by_now_is_not_signalled_unseen() -> None:
+    async with spawner() as by:
+        child, said = await shell(by, SHAPES["after its wrapper died"], STUBBORN)
+        worker = Watched(int(await said.line()))
+        await child.exited
+        with no_free_descriptor(), pytest.raises(OSError, match="Too many open files"):
+            await child.end(grace=0.01)
+        assert not worker.gone
+        assert await child.end(grace=0.01) == []
+        assert worker.gone
+
+
+@on_both_loops
+async def test_a_child_is_not_started_with_the_last_descriptors() -> None:
+    async with spawner() as by:
+        await (await shell(by, "cat"))[0].end()
+        before = own_descriptors()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess, "Popen", None)  # some of them lose descriptors where they fail
+            for spare in range(8):
+                with (
+                    all_descriptors_used(but=spare),
+                    pytest.raises(CommandNotRunnable, match="Too many open"),
+                ):
+                    await shell(by, "cat")
+        assert own_descriptors() <= before  # what was still being closed may be gone now
+        with all_descriptors_used(but=8):
+            child, _ = await shell(by, "cat")
+            assert await child.end() == []
+
+
+@on_both_loops
+async def test_the_guard_that_could_not_be_started_is_started_with_the_next_child() -> None:
+    async with spawner() as by:
+        with all_descriptors_used(), pytest.raises(CommandNotRunnable, match="Too many open files"):
+            await shell(by, "cat")
+        assert by.guard.pid is None
+        await shell(by, "cat")
+        assert by.guard.pid is not None
+
+
+@contextmanager
+def no_free_descriptor() -> Iterator[None]:
+    """What is open stays so; nothing more can be opened, whatever is closed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(children, "_KILL_PAUSE", 0.01)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def all_descriptors_used(but: int = 0) -> Iterator[None]:
+    """As long as none of those that are open is closed only so many more can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(at.name) for at in own_descriptors()) + 10, hard))
+    try:
+        while True:
+            try:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+            except OSError:
+                break
+        for _ in range(but):
+            os.close(opened.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 @on_both_loops
@@ -678,6 +796,29 @@ with asyncio.Runner(loop_factory=LOOPS[sys.argv[1]]) as runner:
 """
 
 
+def test_children_have_the_limit_of_descriptors_that_we_had_before_we_raised_ours() -> None:
+    assert in_a_process(LIMITED).split() == ["4096", "200", "200"]
+
+
+LIMITED = """
+from test_processes import *
+from mcp_workbench.processes import raise_limit
+
+async def main():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert hard == resource.RLIM_INFINITY or hard >= 4096
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    raise_limit()
+    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    async with spawner() as by:
+        child, said = await shell(by, "read line; ulimit -Sn; sh -c 'ulimit -Sn'")
+        child.stdin.write(b"\\n")
+        print(await said.rest())
+
+asyncio.run(main())
+"""
+
+
 def in_a_process(script: str, *args: str, pass_fds: Collection[int] = ()) -> str:
     done = subprocess.run(
         [sys.executable, "-c", script, *args],
@@ -692,6 +833,19 @@ def in_a_process(script: str, *args: str, pass_fds: Collection[int] = ()) -> str
 
 
 # What they say
+
+
+@on_both_loops
+async def test_a_child_that_closes_its_stdin_and_lives_on_is_told_from_one_that_does_not() -> None:
+    async with spawner() as by:
+        deaf, said = await shell(by, "exec <&-; echo closed; exec sleep 1000")
+        other, _ = await shell(by, "cat")
+        assert await said.line() == "closed"
+        await deaf.stdin_closed
+        assert not deaf.exited.done()
+        assert not other.stdin_closed.done()
+        await other.end()
+        assert other.stdin_closed.done()
 
 
 @on_both_loops

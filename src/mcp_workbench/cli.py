@@ -147,9 +147,11 @@ def _serve(file: str | None, fixed: Sequence[str] = (), catalogue: str | None = 
 
     from . import stdio
     from .events import log_to_stderr
+    from .processes import raise_limit
     from .transports import ProcessTransport
 
     log_to_stderr()
+    raise_limit()
     processes = ProcessTransport(os.environ, os.path.dirname(place))
     stdio.serve(configuration, known, processes, stdio.Begun(chain, unread, declared), fixed)
     return 0

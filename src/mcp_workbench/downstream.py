@@ -409,7 +409,7 @@ class Downstream:
         self._become(Starting())
         try:
             began = self._loop.time()
-            link, peer = await self._begin()
+            link, peer = await self._begin(began)
             hello, listings = await self._introduction(link, peer, began)
             self._has_served = True
             self._delay = 0.0
@@ -427,11 +427,24 @@ class Downstream:
             log.exception("%s failed inside the workbench", self)
             return f"internal error of the workbench ({type(cause).__name__})"
 
-    async def _begin(self) -> tuple[Link, Peer]:
+    async def _begin(self, began: float) -> tuple[Link, Peer]:
         if why := self._knowledge.refusal(self.origin):
             raise CannotConnect(why)
         peer = self._peer = Peer(self._send, self)
-        link = self._link = await self._connect(self._hear)
+        entry = self._server
+        deadline = lifecycle.connect_deadline(
+            began, None, installing=False, limit=entry.start_timeout, request=entry.request_timeout
+        )
+        try:
+            async with asyncio.timeout_at(deadline) as within:
+                link = self._link = await self._connect(self._hear)
+        except TimeoutError:
+            if not within.expired():
+                raise
+            why = f"connection timeout after {deadline - began:g} s, before it was started"
+            if entry.env_file:
+                why += f": its envFile '{entry.env_file}' was still being read"
+            raise CannotConnect(why) from None
         link.gone.add_done_callback(lambda gone: self._lost(link, peer, gone.result()))
         early, self._early = self._early, []
         for frame in early:

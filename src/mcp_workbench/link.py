@@ -35,6 +35,9 @@ class Link(Protocol):
 
 
 class Connect(Protocol):
-    """Reaches one server: starts its process, say. Raises `CannotConnect`."""
+    """Reaches one server: starts its process, say. Raises `CannotConnect`.
+
+    It need not watch the time: it is cancelled when it has taken too long.
+    """
 
     async def __call__(self, receive: Callable[[bytes], None]) -> Link: ...

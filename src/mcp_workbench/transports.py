@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from . import chains, expansion, wire
 from .config import Server, server_place
@@ -17,10 +17,14 @@ from .processes import Child, Spawner, SpawnError
 from .raw_json import Payload
 from .wire import Lines, TooLong
 
+if TYPE_CHECKING:
+    from .env_files import EnvFiles
+
 _LAST_LINES: Final = 10
 _LAST_CHARACTERS: Final = 2000
-# The exit of a process and the end of its stdout come in either order, the one soon after the other.
-_BOTH_ENDS_WITHIN: Final = 0.25
+# The exit of a process and the ends of its stdin and stdout come in any order, the one soon after the other.
+_ALL_ENDS_WITHIN: Final = 0.25
+_CLOSED_STDOUT: Final = "closed its stdout"
 
 
 class ProcessTransport:
@@ -30,11 +34,12 @@ class ProcessTransport:
         self._environment = environment
         self._folder = folder
         self._spawner = Spawner()
+        self._env_files: EnvFiles | None = None
         self._paused = False
 
     def reach(self, server: Server, toolbox: str, chain: str) -> Connect:
         async def connect(receive: Callable[[bytes], None]) -> Link:
-            launch = self._launch(server, toolbox)
+            launch = await self._launch(server, toolbox)
             if launch.command is None:
                 raise CannotConnect(f"remote servers ({server.transport}) are not supported by this version")
             link = ChildLink(launch.secrets, receive)
@@ -53,22 +58,26 @@ class ProcessTransport:
 
         return connect
 
-    def _launch(self, server: Server, toolbox: str) -> Launch:
+    async def _launch(self, server: Server, toolbox: str) -> Launch:
+        place = server_place(toolbox, server.name)
+        settings = await self._settings(server.env_file) if server.env_file else None
         try:
-            place = server_place(toolbox, server.name)
-            settings = self._read(server.env_file) if server.env_file else None
             launch = expansion.expand(server, self._environment, place, settings, windows=os.name == "nt")
         except (MissingEnv, UnusableValue) as error:
             raise CannotConnect(str(error)) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise CannotConnect(f"envFile '{server.env_file}' cannot be read: {error}") from None
         for warning in launch.warnings:
             log.warning("%s", warning)
         return launch
 
-    def _read(self, env_file: str) -> str:
-        with open(os.path.join(self._folder, env_file), encoding="utf-8") as file:
-            return file.read()
+    async def _settings(self, env_file: str) -> str:
+        if self._env_files is None:
+            from .env_files import EnvFiles  # few servers have one
+
+            self._env_files = EnvFiles()
+        try:
+            return await self._env_files.read(os.path.join(self._folder, env_file))
+        except (OSError, ValueError) as error:
+            raise CannotConnect(f"envFile '{env_file}' cannot be read: {error}") from None
 
     def pause(self) -> None:
         """Read nothing from any server for now: the client does not take what it gets."""
@@ -101,6 +110,7 @@ class ChildLink:
     def own(self, child: Child) -> None:
         self.child = child
         child.exited.add_done_callback(self._exited)
+        child.stdin_closed.add_done_callback(self._stdin_closed)
 
     @property
     def last_output(self) -> float | None:
@@ -132,7 +142,7 @@ class ChildLink:
             return
         if not data:
             self._stdout_ended = True
-            self._ended("closed its stdout")
+            self._ended(_CLOSED_STDOUT)
             return
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
@@ -146,12 +156,20 @@ class ChildLink:
         self._exit = _how_it_exited(exited.result())
         self._ended(self._exit)
 
+    def _stdin_closed(self, _: "asyncio.Future[None]") -> None:
+        if not self.child.is_ending:
+            self._ended("closed its stdin")
+
     def _ended(self, how: str) -> None:
-        """One of both ends has come; the other follows soon, if at all."""
+        """One of the ends has come; the others follow soon, if at all."""
         if self._stdout_ended and self._exit:
             self._lose(self._exit)
         else:
-            self._loop.call_later(_BOTH_ENDS_WITHIN, self._lose, how)
+            self._loop.call_later(_ALL_ENDS_WITHIN, self._lose_after_all, how)
+
+    def _lose_after_all(self, how: str) -> None:
+        """`how` came first; what came with it may tell more."""
+        self._lose(self._exit or (_CLOSED_STDOUT if self._stdout_ended else how))
 
     def _lose(self, reason: str) -> None:
         if not self.gone.done():

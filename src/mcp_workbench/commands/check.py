@@ -52,7 +52,7 @@ def _missing_files(configuration: Config, folder: str) -> Iterator[Problem]:
     for name, toolbox in configuration.toolboxes.items():
         for server in toolbox.servers.values():
             place = server_place(name, server.name)
-            needed = (("cwd", server.cwd, os.path.isdir), ("envFile", server.env_file, os.path.isfile))
+            needed = (("cwd", server.cwd, os.path.isdir), ("envFile", server.env_file, os.path.exists))
             for key, path, is_there in needed:
                 if path and "${" not in path and not is_there(os.path.join(folder, path)):
                     yield Problem(inside(place, key), f"'{path}' is not there", "create it, or mend the path")

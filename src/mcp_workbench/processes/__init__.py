@@ -7,5 +7,6 @@ are killed.
 
 from .children import Child, Spawner
 from .commands import SpawnError
+from .descriptors import raise_limit
 
-__all__ = ["Child", "SpawnError", "Spawner"]
+__all__ = ["Child", "SpawnError", "Spawner", "raise_limit"]

@@ -9,7 +9,7 @@ from typing import Final
 from ..events import log
 from .commands import find, not_started, refuse_nul
 from .guard import Guard
-from .starting import exit_of, start
+from .starting import discard, exit_of, start
 from .table import MARKER, Census
 from .trees import Tree, tree_of
 
@@ -51,17 +51,25 @@ class Child:
     """One spawned process, its pipes, and the tree that grew from it.
 
     `exited` is done when the spawned process itself has exited, even if something that it started holds the
-    pipes; `pipes_ended` when stdout and stderr have nothing more to say.
+    pipes; `stdin_closed` when it takes nothing more, be it by our doing; `pipes_ended` when stdout and stderr
+    have nothing more to say.
     """
 
     def __init__(
-        self, process: "Popen[bytes]", pipes: "_Pipes", tree: Tree, on_ended: Callable[["Child"], None]
+        self,
+        pid: int,
+        exited: "asyncio.Future[int]",
+        pipes: "_Pipes",
+        tree: Tree,
+        on_ended: Callable[["Child"], None],
     ) -> None:
-        self.pid = process.pid
+        self.pid = pid
         self.stdin = pipes.stdin
         self.stderr = pipes.tail
-        self.exited = exit_of(process)
+        self.exited = exited
+        self.stdin_closed = pipes.stdin_closed
         self.pipes_ended = pipes.ended
+        self.failed_to_end = False
         self._pipes = pipes
         self._tree = tree
         self._on_ended = on_ended
@@ -69,7 +77,11 @@ class Child:
 
     def __repr__(self) -> str:
         state = "running" if self.returncode is None else f"exited {self.returncode}"
-        return f"<Child {self.pid} {state}{', ending' if self._ending else ''}>"
+        return f"<Child {self.pid} {state}{', ending' if self.is_ending else ''}>"
+
+    @property
+    def is_ending(self) -> bool:
+        return self._ending is not None
 
     @property
     def returncode(self) -> int | None:
@@ -99,7 +111,8 @@ class Child:
 
         Any number of callers share one ending, which goes on if they are cancelled. The answer names the
         processes that did not go even so, within `2 * grace + 2` seconds: another user's, or stuck in the
-        kernel.
+        kernel. Raises an `OSError` where it could not be seen whether all are gone; who asks again, or the
+        `Spawner` after a while, has it tried again.
         """
         return await asyncio.shield(self.begin_end(grace))
 
@@ -110,16 +123,35 @@ class Child:
         return self._ending
 
     async def _end(self, grace: float) -> list[int]:
-        await self.look()  # who clears its environment and loses its parent from now on is known already
-        self.stdin.close()
-        left = [] if await self._made_to_leave(grace) else await self._tree.left()
+        try:
+            await self._look_before_the_end()
+            self.stdin.close()
+            left = [] if await self._made_to_leave(grace) else await self._tree.left()
+            await asyncio.wait({self.pipes_ended}, timeout=_LAST_WORDS)
+        except BaseException:
+            self._ending = None
+            self.failed_to_end = True
+            raise
+        finally:
+            self._pipes.close()
         if left:
             log.warning("process %d: %s did not end even when killed", self.pid, left)
-        await asyncio.wait({self.pipes_ended}, timeout=_LAST_WORDS)
-        self._pipes.close()
         self._tree.release()
         self._on_ended(self)
         return left
+
+    async def _look_before_the_end(self) -> None:
+        """Who clears its environment and loses its parent from now on is known already.
+
+        Where there is no free descriptor to look with, we give up those that we hold of the child.
+        """
+        for give_up in (self.stdin.close, self._pipes.close):
+            try:
+                await self.look()
+            except OSError:
+                give_up()
+            else:
+                return
 
     async def _made_to_leave(self, grace: float) -> bool:
         if await self._gone_within(grace):
@@ -149,12 +181,13 @@ class _Pipes:
     def __init__(self, on_stdout: Callable[[bytes], None]) -> None:
         self.tail = Tail()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.stdin_closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_stdout = on_stdout
         self._reading = 2
 
     async def connect(self, process: "Popen[bytes]") -> None:
         loop = asyncio.get_running_loop()
-        self.stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
+        self.stdin, _ = await loop.connect_write_pipe(lambda: _Writer(self._stdin_ended), process.stdin)
         self.stdout, _ = await loop.connect_read_pipe(
             lambda: _Reader(self._on_stdout, self._stdout_ended), process.stdout
         )
@@ -168,6 +201,10 @@ class _Pipes:
         self.stdout.close()
         self._stderr.close()
 
+    def _stdin_ended(self) -> None:
+        if not self.stdin_closed.done():
+            self.stdin_closed.set_result(None)
+
     def _stdout_ended(self) -> None:
         self._on_stdout(b"")
         self._one_ended()
@@ -176,6 +213,14 @@ class _Pipes:
         self._reading -= 1
         if not self._reading and not self.ended.done():
             self.ended.set_result(None)
+
+
+class _Writer(asyncio.BaseProtocol):
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self._on_end = on_end
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
 
 
 class _Reader(asyncio.Protocol):
@@ -247,11 +292,17 @@ class Spawner:
         token = f"{self.run}.{self._count}"
         marker = f"{self._outer}/{token}" if self._outer else token
         process = start(argv, {**env, MARKER: marker}, cwd)
-        tree = tree_of(process.pid, token, self._census)
+        exited = exit_of(process)
+        try:
+            tree = tree_of(process.pid, exited, token, self._census)
+        except OSError:
+            discard(process)
+            await exited
+            raise
         self.guard.watch(process.pid, tree.started)  # before anything else can happen
         pipes = _Pipes(on_stdout)
         await pipes.connect(process)
-        child = Child(process, pipes, tree, self._ended)
+        child = Child(process.pid, exited, pipes, tree, self._ended)
         self.children.add(child)
         if self._lookout:
             self._lookout.cancel()
@@ -259,10 +310,13 @@ class Spawner:
         return child
 
     async def _look_out(self) -> None:
-        """Look soon after a start, then ever more rarely."""
+        """Look soon after a start, then ever more rarely; and try again to end who could not be ended."""
         pause = _FIRST_LOOK
         while self.children:
             await asyncio.sleep(pause)
+            for child in self.children:
+                if child.failed_to_end and not child.is_ending:
+                    child.begin_end(grace=0).add_done_callback(_take_note)
             try:
                 await self.look()
             except OSError as error:  # no free descriptor, say: the next look may see more
@@ -282,6 +336,12 @@ class Spawner:
         self.children.discard(child)
         for session in child.sessions:
             self.guard.forget(*session)
+
+
+def _take_note(ending: "asyncio.Task[list[int]]") -> None:
+    """Its failure was told when it failed first."""
+    if not ending.cancelled():
+        ending.exception()
 
 
 def _end_unowned(starting: "asyncio.Task[Child]") -> None:

@@ -1,5 +1,6 @@
 """Which file a command is, and why there is none."""
 
+import errno
 import os
 from collections.abc import Iterable, Mapping
 
@@ -62,4 +63,6 @@ def refuse_nul(command: str, texts: Iterable[str]) -> None:
 def not_started(command: str, error: OSError) -> SpawnError:
     if isinstance(error, FileNotFoundError):
         return CommandNotRunnable(command, "the interpreter that its first line names is missing")
+    if error.errno == errno.EMFILE:
+        return CommandNotRunnable(command, f"{error.strerror} in the workbench; raise its limit (ulimit -n)")
     return CommandNotRunnable(command, error.strerror or str(error))

@@ -67,14 +67,14 @@ class Guard:
 
     async def _keep(self) -> None:
         try:
-            for _ in range(_LIVES):  # what dies at once is not started for ever, but with the next child
+            # What dies at once, or can't be started, is not started for ever, but with the next child.
+            for _ in range(_LIVES):
                 await self._live()
                 if not self._needed:
                     return
             log.warning("the guard died %d times; children would outlive a killed workbench", _LIVES)
         except OSError as error:
             log.warning("no guard (%s): children would outlive a killed workbench", error)
-            self._needed = False
         finally:
             self._up.set()
 

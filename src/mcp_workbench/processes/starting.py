@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from .descriptors import give_limit_back, refuse_without_room
 from .trees import DETACHED
 
 PIPE: Final = subprocess.PIPE
@@ -27,7 +28,18 @@ def start(
         from asyncio.windows_utils import Popen  # its pipes can be waited for by the loop
     else:
         from subprocess import Popen
-    return Popen(argv, env=env, cwd=cwd, stdin=PIPE, stdout=output, stderr=output, bufsize=0, **DETACHED)
+    refuse_without_room()
+    process = Popen(argv, env=env, cwd=cwd, stdin=PIPE, stdout=output, stderr=output, bufsize=0, **DETACHED)
+    give_limit_back(process.pid)
+    return process
+
+
+def discard(process: "subprocess.Popen[bytes]") -> None:
+    """End one that was just started and can't be taken care of."""
+    process.kill()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
 
 
 def exit_of(process: "subprocess.Popen[bytes]") -> "asyncio.Future[int]":

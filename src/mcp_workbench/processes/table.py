@@ -121,7 +121,10 @@ def started(pid: int) -> int:
 
 
 def send(process: Process, *signals: int) -> None:
-    """Signal this process, and no other that may have got its number."""
+    """Signal this process, and no other that may have got its number.
+
+    Raises an `OSError` where that can't be looked up.
+    """
     handle = _hold(process)
     try:
         for number in signals if lives(process) else ():
@@ -129,7 +132,7 @@ def send(process: Process, *signals: int) -> None:
                 os.kill(process.pid, number)
             else:
                 signal.pidfd_send_signal(handle, number)
-    except OSError:
+    except (ProcessLookupError, PermissionError):
         pass  # gone by now, or changed to another user
     finally:
         if handle is not None:
@@ -143,13 +146,16 @@ async def departure(process: Process) -> None:
             await _readable(handle)
         finally:
             os.close(handle)
-    while lives(process):  # noqa: ASYNC110 - only where the kernel gives no handles
+    while lives(process):  # noqa: ASYNC110 - only where the kernel gives no handle
         await asyncio.sleep(_POLL)
 
 
 def reap(process: Process) -> None:
     """Collect a dead orphan that was left to us, as it is where we are the first process of a container."""
-    status = _status(process.pid)
+    try:
+        status = _status(process.pid)
+    except OSError:
+        return  # no free descriptor to look with
     if status and status.dead and status.started == process.started and status.parent == os.getpid():
         os.waitpid(process.pid, os.WNOHANG)
 
@@ -160,13 +166,16 @@ def lives(process: Process) -> bool:
 
 
 def _hold(process: Process) -> int | None:
-    """A descriptor that can only mean this process; None if it is gone or the kernel has no such thing."""
+    """A descriptor that can only mean this process; None if it is gone or no such thing can be had."""
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
         return None
-    if lives(process):
-        return handle
+    try:
+        if lives(process):
+            return handle
+    except OSError:
+        pass  # this was the last free descriptor
     os.close(handle)
     return None
 

@@ -32,7 +32,10 @@ class Tree(Protocol):
     started: int
 
     async def left(self) -> list[int]:
-        """The ids of those that live, noted also for later: who is seen once stays known."""
+        """The ids of those that live, noted also for later: who is seen once stays known.
+
+        Raises an `OSError` where that can't be seen. All else does what it can then.
+        """
 
     def sessions(self) -> list[tuple[int, int]]:
         """The further sessions that were seen in it, each by the number and the start of its leader."""
@@ -50,23 +53,27 @@ class Tree(Protocol):
         """Let go of what the system keeps for the tree. Nothing can be asked after this."""
 
 
-def tree_of(pid: int, token: str, census: Census) -> Tree:
-    """The tree of a process that was just spawned, in a session of its own where there are sessions."""
+def tree_of(pid: int, exited: "asyncio.Future[int]", token: str, census: Census) -> Tree:
+    """The tree of a process that was just spawned, in a session of its own where there are sessions.
+
+    `exited` is done as soon as the process is reaped.
+    """
     if sys.platform == "win32":
         from .windows_job import JobTree
 
         return JobTree(pid)
     if available():
-        return ProcTree(pid, token, census)
+        return ProcTree(pid, exited, token, census)
     return GroupTree(pid)
 
 
 class ProcTree:
     """A tree by the process table."""
 
-    def __init__(self, pid: int, token: str, census: Census) -> None:
+    def __init__(self, pid: int, exited: "asyncio.Future[int]", token: str, census: Census) -> None:
         self.started = started(pid)
         self._root = pid
+        self._exited = exited
         self._token = token
         self._census = census
         self._known: set[Process] = set()
@@ -79,9 +86,14 @@ class ProcTree:
         return [(leader.pid, leader.started) for leader in leaders]
 
     async def gone(self) -> None:
-        while living := await self._living():
-            for process in living:
-                await departure(process)
+        while True:
+            try:
+                if not (living := await self._living()):
+                    return
+                for process in living:
+                    await departure(process)
+            except OSError:  # no free descriptor to look with; that may pass
+                await asyncio.sleep(_POLL)
 
     async def terminate(self) -> None:
         # A stopped process hears what it is asked only when it goes on.
@@ -96,8 +108,19 @@ class ProcTree:
                 reap(process)
 
     async def _send(self, *signals: int) -> None:
-        for process in await self._living():
-            send(process, *signals)
+        try:
+            for process in await self._living():
+                send(process, *signals)
+        except OSError:  # no free descriptor to look with
+            self._send_to_group(*signals)
+
+    def _send_to_group(self, *signals: int) -> None:
+        """Unseen: only until the first process is reaped is the number of its group certain to be its own."""
+        try:
+            for number in signals if not self._exited.done() else ():
+                os.killpg(self._root, number)
+        except (ProcessLookupError, PermissionError):
+            pass
 
     async def _living(self) -> list[Process]:
         table = await self._census.fresh()
