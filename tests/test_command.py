@@ -3,7 +3,11 @@
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import pytest
 
 import mcp_workbench
 from tests.test_contract_configuration import HELLO
-from tests.workbench import COMMAND, Json, fake, serving, toolboxes
+from tests.workbench import COMMAND, Json, fake, serving, started, toolboxes
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = {
@@ -210,10 +214,22 @@ def test_a_client_that_ends_early_is_a_clean_end(begun: bytes, tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def pipe() -> tuple[int, int]:
+    return os.pipe()
+
+
+def socket_pair() -> tuple[int, int]:
+    ours, its = socket.socketpair()
+    return ours.detach(), its.detach()
+
+
+@pytest.mark.parametrize("way", [pipe, socket_pair])
 @pytest.mark.parametrize("greeted", [False, True])
-def test_a_client_that_closes_stdout_ends_the_workbench(greeted: bool, tmp_path: Path) -> None:
+def test_a_client_that_closes_stdout_ends_the_workbench(
+    greeted: bool, way: Callable[[], tuple[int, int]], tmp_path: Path
+) -> None:
     configured(tmp_path, toolboxes(dev={"a": fake()}))
-    reading, writing = os.pipe()
+    reading, writing = way()
     process = subprocess.Popen(
         COMMAND, cwd=tmp_path, stdin=subprocess.PIPE, stdout=writing, stderr=subprocess.PIPE
     )
@@ -281,3 +297,178 @@ def test_what_nobody_reads_is_printed_without_a_traceback(tmp_path: Path) -> Non
     with open(writing, "wb") as closed:
         done = run(tmp_path, "check", "--schema", stdout=closed)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+# Sockets as stdin and stdout ----------------------------------------------------------------------
+
+PATIENCE = 20.0
+
+
+def ping(number: int) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % number
+
+
+class Talk:
+    """A client whose stdin and stdout of the workbench are sockets."""
+
+    def __init__(self, ours: tuple[socket.socket, socket.socket], process: "subprocess.Popen[bytes]") -> None:
+        self.stdin, self.stdout = ours
+        self.process = process
+        for end in ours:
+            end.settimeout(PATIENCE)
+        self._lines = self.stdout.makefile("rb")
+
+    def ask(self, *requests: bytes) -> list[Any]:
+        """The ids of the answers."""
+        self.stdin.sendall(b"".join(requests))
+        return [json.loads(self._lines.readline() or b"{}").get("id") for _ in requests]
+
+    def left(self) -> tuple[bytes, int]:
+        """What was still said, and the exit code."""
+        said = self._lines.read()
+        self.process.wait(PATIENCE)
+        return said, self.process.returncode
+
+
+@contextmanager
+def talking_over_sockets(folder: Path, *, one_for_both: bool) -> Iterator[Talk]:
+    configured(folder, {"toolboxes": {}})
+    ours, its = socket.socketpair()
+    our_other, its_other = (ours, its) if one_for_both else socket.socketpair()
+    process = subprocess.Popen(
+        COMMAND,
+        cwd=folder,
+        stdin=its.fileno(),
+        stdout=its_other.fileno(),
+        stderr=subprocess.PIPE,
+    )
+    its.close()
+    its_other.close()
+    with process, ours, our_other:
+        try:
+            yield Talk((ours, our_other), process)
+            assert process.stderr
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+
+
+def test_a_client_that_has_shut_the_directions_it_does_not_use_is_served(tmp_path: Path) -> None:
+    with talking_over_sockets(tmp_path, one_for_both=False) as talk:
+        talk.stdin.shutdown(socket.SHUT_RD)
+        talk.stdout.shutdown(socket.SHUT_WR)
+        assert talk.ask(HELLO.splitlines(keepends=True)[0]) == [1]
+        for number in range(2, 10):
+            assert talk.ask(ping(number)) == [number]
+        talk.stdin.close()
+        assert talk.left() == (b"", 0)
+
+
+def test_a_client_that_is_gone_without_having_read_is_noticed_though_it_had_shut_a_direction(
+    tmp_path: Path,
+) -> None:
+    with talking_over_sockets(tmp_path, one_for_both=False) as talk:
+        talk.stdout.shutdown(socket.SHUT_WR)
+        assert talk.ask(HELLO.splitlines(keepends=True)[0], ping(2)) == [1, 2]
+        talk.stdin.setblocking(False)
+        try:
+            while True:  # until so much waits for us that nothing more is read
+                talk.stdin.send(b"".join(map(ping, range(1000))))
+        except BlockingIOError:
+            pass
+        talk._lines.close()
+        talk.stdout.close()
+        assert talk.process.wait(PATIENCE) == 0  # with stdin still open
+
+
+def test_one_socket_may_be_stdin_and_stdout(tmp_path: Path) -> None:
+    with talking_over_sockets(tmp_path, one_for_both=True) as talk:
+        assert talk.ask(HELLO.splitlines(keepends=True)[0], ping(2)) == [1, 2]
+        for number in range(3, 100):
+            assert talk.ask(ping(number)) == [number]
+        talk.stdin.shutdown(socket.SHUT_WR)
+        assert talk.left() == (b"", 0)
+
+
+def test_what_comes_over_the_one_socket_while_the_loop_is_loaded_is_answered_in_its_order(
+    tmp_path: Path,
+) -> None:
+    numbers = range(2, 2500)  # more than is read for the greeting
+    with talking_over_sockets(tmp_path, one_for_both=True) as talk:
+        hello = HELLO.splitlines(keepends=True)[0]
+        assert talk.ask(hello, *map(ping, numbers)) == [1, *numbers]
+        talk.stdin.shutdown(socket.SHUT_WR)
+        assert talk.left() == (b"", 0)
+
+
+# A stderr that nobody reads -----------------------------------------------------------------------
+
+
+@contextmanager
+def full(way: Callable[[], tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The end to read and the end to write of what takes nothing more, until it is read."""
+    reading, writing = way()
+    os.set_blocking(writing, False)
+    try:
+        while True:
+            os.write(writing, b"x" * 1024)
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    try:
+        yield reading, writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def drained(reading: int) -> bytes:
+    os.set_blocking(reading, False)
+    found = b""
+    try:
+        while chunk := os.read(reading, 65536):
+            found += chunk
+    except BlockingIOError:
+        pass
+    return found
+
+
+NOWHERE: Json = {"command": "/nowhere/to/be/found"}
+
+
+@pytest.mark.parametrize("end", ["stdin", "SIGTERM"])
+@pytest.mark.parametrize("way", [pipe, socket_pair])
+async def test_a_client_that_does_not_read_stderr_is_served(
+    way: Callable[[], tuple[int, int]], end: str, tmp_path: Path
+) -> None:
+    config = toolboxes(dev={"a": NOWHERE}) | {"surprise": 1}
+    with full(way) as (reading, writing):
+        async with started(config, tmp_path, stderr=writing) as client:
+            await client.initialize()
+            for _ in range(2):
+                answer = await client.result("open_toolbox", {"toolbox_name": "dev"})
+                assert answer["isError"]
+            assert os.get_blocking(writing)  # it is not ours alone
+
+            assert drained(reading).strip(b"x") == b""
+            await client.result("open_toolbox", {"toolbox_name": "dev"})
+            lost, told = drained(reading).splitlines()
+            assert lost == b"mcp-workbench: 3 lines were lost, for nobody read them"
+            assert b"Failed to connect to server 'a' in toolbox 'dev'" in told
+
+            if end == "SIGTERM":
+                client.process.send_signal(signal.SIGTERM)
+                assert await client.gone() == 0
+            else:
+                assert await client.end() == 0
+
+
+async def test_more_warnings_than_a_pipe_holds_do_not_keep_the_first_answer(tmp_path: Path) -> None:
+    config = toolboxes(dev={"a": fake()}) | {f"surprise {number}": 1 for number in range(3000)}
+    reading, writing = os.pipe()
+    async with started(config, tmp_path, stderr=writing) as client:
+        os.close(writing)
+        await client.initialize()
+        assert await client.open("dev")
+        assert await client.end() == 0
+    assert drained(reading).startswith(b'warning: ["surprise 0"]: ')
+    os.close(reading)

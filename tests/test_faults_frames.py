@@ -226,6 +226,30 @@ async def test_a_line_of_the_client_that_is_too_long_is_refused_and_the_next_one
         assert memory(client.process.pid) < before + 2 * LIMIT
 
 
+@pytest.mark.parametrize("place", ["first", "last"])
+async def test_a_request_that_is_too_long_is_answered_under_its_own_id(tmp_path: Path, place: str) -> None:
+    call = {"name": "use_tool", "arguments": use("box", "it", "echo", text="y" * (17 * MIB))}
+    request: Json = {"method": "tools/call", "params": call}
+    envelope: Json = {"jsonrpc": "2.0", "id": "long"}
+    async with serving(toolboxes(box={"it": fake()}), tmp_path) as client:
+        answer = client.expect("long")
+        client.send(envelope | request if place == "first" else request | envelope)
+        async with asyncio.timeout(PATIENCE):
+            error = (await answer)["error"]
+        assert (error["code"], "longer than 16 MiB" in error["message"]) == (-32600, True)
+        assert (await client.ask("ping"))["result"] == {}
+        assert client.notifications.empty()
+
+
+async def test_a_question_whose_answer_is_too_long_is_answered_with_an_error(tmp_path: Path) -> None:
+    box = {"it": fake()}
+    async with serving(toolboxes(box=box), tmp_path, capabilities={"sampling": {}}) as client:
+        client.answers["sampling/createMessage"] = lambda _: {"text": "y" * (17 * MIB)}
+        calling = client.begin_use("box", "it", "ask", method="sampling/createMessage", params={})
+        async with asyncio.timeout(PATIENCE):
+            assert "longer than 16 MiB" in json.dumps(await calling)
+
+
 # Damaged frames
 
 
@@ -331,8 +355,9 @@ async def test_what_the_client_sends_that_is_not_utf_8_is_refused_and_the_next_f
     tmp_path: Path,
 ) -> None:
     async with serving(toolboxes(), tmp_path) as client:
-        client.write(b'{"jsonrpc":"2.0","id":1,"method":"\xff"}\n')
-        assert (await client.notification())["error"]["code"] == -32700
+        client.write(b'{"jsonrpc":"2.0","id":"broken","method":"\xff"}\n')
+        answer = await client.notification()
+        assert (answer["id"], answer["error"]["code"]) == ("broken", -32700)
         assert (await client.ask("ping"))["result"] == {}
 
 

@@ -46,10 +46,8 @@ def test_any_bytes_in_any_chunks_give_the_same_lines(data: bytes, lengths: list[
 def test_whatever_the_limit_the_chunks_make_no_difference(
     data: bytes, lengths: list[int], limit: int
 ) -> None:
-    *ended, begun = data.split(b"\n")
+    ended = data.split(b"\n")[:-1]
     expected = [line if len(line) <= limit else None for line in ended if line]
-    if len(begun) > limit:
-        expected.append(None)
     assert lines_of(cut(data, lengths), limit) == expected
 
 
@@ -68,18 +66,41 @@ def test_a_line_of_the_limit_passes_and_one_byte_more_does_not() -> None:
     assert lines_of([b"x" * 10, b"x", b"\n"], limit=10) == [None]
 
 
-def test_an_endless_line_is_told_once_and_nothing_of_it_is_kept() -> None:
-    chunk = b"x" * 65536
-    lines = Lines(limit=1024 * 1024)
+@pytest.mark.parametrize("size", [1, 100, 65536])
+def test_an_endless_line_is_noticed_at_the_limit_and_next_to_nothing_of_it_is_kept(size: int) -> None:
+    limit = 64 * 1024
+    lines = Lines(limit)
     tracemalloc.start()
     try:
-        found = [line for _ in range(1000) for line in lines.feed(chunk)]
-        _, peak = tracemalloc.get_traced_memory()
+        for _ in range(limit // size):
+            assert lines.feed(b"x" * size) == []
+        assert not lines.overflow
+        for _ in range(limit // size):
+            assert lines.feed(b"y" * size) == []
+            assert lines.overflow
+        kept, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(found) == 1
-    assert isinstance(found[0], TooLong)
-    assert peak < 2 * 1024 * 1024
+    assert kept < 8 * 1024
+    assert peak < 3 * limit
+    assert lines.feed(b"\n") == [b"x" * 512 + b"y" * 512]
+    assert not lines.overflow
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b"bc", b"d" * 500, b"e" * 600, b"f" * 5000]), min_size=3).map(b"".join),
+    st.lists(st.integers(0, 5000)),
+)
+def test_of_a_line_that_is_too_long_both_ends_are_kept_whatever_the_chunks_are(
+    line: bytes, lengths: list[int]
+) -> None:
+    lines = Lines(limit=1024)
+    found = [found for chunk in cut(line + b"\n", lengths) for found in lines.feed(chunk)]
+    if len(line) > 1024:
+        assert isinstance(found[0], TooLong)
+        assert found == [line[:512] + line[-512:]]
+    else:
+        assert found == [line]
 
 
 def test_after_a_line_that_is_too_long_the_next_one_works() -> None:
@@ -479,6 +500,32 @@ def test_text_with_a_lone_surrogate_can_be_quoted() -> None:
 )
 def test_the_id_of_a_damaged_frame_is_told_where_it_can_be(frame: bytes, key: bytes | None) -> None:
     assert wire.id_of(frame) == key
+
+
+LONG = b'"params":{"text":"' + b"x" * 2000 + b'"}'
+
+
+@pytest.mark.parametrize(
+    ("frame", "key"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"tools/call",' + LONG + b"}", b"7"),
+        (b'{"jsonrpc": "2.0", "method": "tools/call", "id": "seven", ' + LONG + b"}", b'"seven"'),
+        (b'{"method":"tools/call",' + LONG + b',"jsonrpc":"2.0","id":7}\r', b"7"),
+        (b'{"method":"tools/call",' + LONG + b',"id":7,"jsonrpc":"2.0"}', b"7"),
+        (b"{" + LONG + b', "id": -7, "method": "tools/call", "jsonrpc": "2.0"}', b"-7"),
+        (b'{"method":"tools/call",' + LONG + b"}", None),
+        (b'{"method":"tools/call",' + LONG[:-1] + b',"id":7}}', None),
+        (b'{"method":"tools/call","params":{"id":7,' + LONG + b"}}", None),
+        (b'[{"id":7,' + LONG + b"}]", None),
+        (b"x" * 5000, None),
+    ],
+)
+def test_the_id_of_a_line_that_is_too_long_is_told_where_it_stands_at_an_end(
+    frame: bytes, key: bytes | None
+) -> None:
+    (ends,) = Lines(limit=1024).feed(frame + b"\n")
+    assert isinstance(ends, TooLong)
+    assert wire.id_of(ends) == key
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

@@ -356,6 +356,25 @@ async def test_who_waits_for_a_server_learns_of_the_closing() -> None:
 
 
 @on_a_clock
+async def test_who_waits_while_the_workbench_shuts_down_is_told_so() -> None:
+    servers = fakes("dev/files", "dev/db", "prod/files")
+    servers["dev/db"].may_connect.clear()
+    servers["prod/files"].hang("tools/call")
+    async with workbench(servers) as bench:
+        opening = asyncio.create_task(bench.open("dev"))
+        calling = asyncio.create_task(use(bench, "prod/files/read"))
+        await use(bench, "dev/files/read")
+        await until(lambda: servers["prod/files"].asked("tools/call"))
+        bench.close_all()
+        why = "was closed as the workbench is shutting down"
+        assert (await opening).failures() == [
+            f"Failed to connect to server '{name}' in toolbox 'dev': {why}" for name in ("files", "db")
+        ]
+        with pytest.raises(CallInterrupted, match=f"{why}; the call may have been carried out"):
+            await calling
+
+
+@on_a_clock
 async def test_a_toolbox_can_be_opened_again_and_waits_for_the_end_of_its_old_servers() -> None:
     servers = fakes("dev/files")
     fake = servers["dev/files"]

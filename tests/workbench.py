@@ -92,8 +92,7 @@ class Client:
             self.send({"jsonrpc": "2.0", "id": question["id"], "result": result})
 
     async def _drain(self) -> None:
-        assert self.process.stderr
-        while chunk := await self.process.stderr.read(65536):
+        while self.process.stderr and (chunk := await self.process.stderr.read(65536)):
             self.stderr += chunk
 
     def write(self, data: bytes) -> None:
@@ -226,17 +225,23 @@ async def started(
     env: Mapping[str, str] | None = None,
     arguments: tuple[str, ...] = (),
     pass_fds: Sequence[int] = (),
+    stderr: int = asyncio.subprocess.PIPE,
 ) -> AsyncIterator[Client]:
     """A workbench with this configuration that no client has greeted yet."""
     file = folder / "workbench-config.json"
     file.write_text(config if isinstance(config, str) else json.dumps(config))
-    async with talking_to(*COMMAND, *arguments, folder=folder, env=env, pass_fds=pass_fds) as client:
+    command = (*COMMAND, *arguments)
+    async with talking_to(*command, folder=folder, env=env, pass_fds=pass_fds, stderr=stderr) as client:
         yield client
 
 
 @asynccontextmanager
 async def talking_to(
-    *command: str, folder: Path, env: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
+    *command: str,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+    stderr: int = asyncio.subprocess.PIPE,
 ) -> AsyncIterator[Client]:
     """Any server on stdio that no client has greeted yet."""
     process = await asyncio.create_subprocess_exec(
@@ -246,7 +251,7 @@ async def talking_to(
         pass_fds=pass_fds,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=stderr,
         limit=LONGEST_LINE,
     )
     client = Client(process)

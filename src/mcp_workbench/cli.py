@@ -133,7 +133,7 @@ def _add_commands_about_servers(
 
 def _serve(file: str | None, fixed: Sequence[str] = (), catalogue: str | None = None) -> int:
     place, configuration = console.read(file, fixed)
-    console.report((), configuration.warnings)
+    console.report((), configuration.warnings, serving=True)
     known = console.knowledge(configuration, place, catalogue)
     if os.isatty(sys.stdin.fileno()):
         print(f"mcp-workbench: serving {place} on stdin, for an MCP client to start", file=sys.stderr)

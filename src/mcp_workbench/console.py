@@ -97,12 +97,18 @@ def say(text: str) -> int:
     return DONE
 
 
-def report(problems: Sequence[Problem], warnings: Sequence[Problem]) -> None:
-    """Print to stderr what is wrong with the configuration."""
+def report(problems: Sequence[Problem], warnings: Sequence[Problem], *, serving: bool = False) -> None:
+    """Print to stderr what is wrong with the configuration; while `serving`, without waiting for a reader."""
     if problems or warnings:
         from .printable import printable
+        from .stderr import stderr
 
+        say = stderr.say if serving else _say_on_stderr
         for problem in problems:
-            print(printable(f"error: {problem}"), file=sys.stderr)
+            say(printable(f"error: {problem}"))
         for warning in warnings:
-            print(printable(f"warning: {warning}"), file=sys.stderr)
+            say(printable(f"warning: {warning}"))
+
+
+def _say_on_stderr(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -107,6 +107,7 @@ class Downstream:
         self._early: list[bytes] = []  # what it said before anything was asked
         self._garbage: list[str] = []
         self._last_words = ""
+        self._retired_because = ""
         self._call_patience = _patience(server.call_timeout)
         self._patience = _patience(server.request_timeout)  # with all else
 
@@ -376,10 +377,11 @@ class Downstream:
                 self._hurried.set()
 
     def retire(self, reason: str) -> None:
-        """Nothing of this server can be called from here on; its owner ends it."""
-        self._become(Down(reason))
+        """Nothing of this server can be called from here on; its owner ends it. The first reason counts."""
+        self._retired_because = self._retired_because or reason
+        self._become(Down(self._retired_because))
         if self._peer:
-            self._peer.close(reason)
+            self._peer.close(self._retired_because)
 
     # The owner ------------------------------------------------------------------------------------
 

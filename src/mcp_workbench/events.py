@@ -1,21 +1,19 @@
 """What the workbench says about itself: one logger, on stderr, safe to show in a terminal."""
 
 import logging
-import sys
 
 from .printable import printable
+from .stderr import stderr
 
 log = logging.getLogger("mcp_workbench")
 
 
-class _Printable(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+class _ToStderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        stderr.say(printable(f"mcp-workbench: {self.format(record)}"))
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Printable("mcp-workbench: %(message)s"))
-    log.addHandler(handler)
+    """From now on print what is logged; what the event loop and libraries have to say, too."""
+    logging.getLogger().addHandler(_ToStderr())
     log.setLevel(level)
-    log.propagate = False

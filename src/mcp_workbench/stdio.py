@@ -4,6 +4,7 @@ import asyncio
 import os
 import select
 import signal
+import socket
 import stat
 import threading
 from collections.abc import Callable, Sequence
@@ -76,12 +77,12 @@ async def _serve(
     async with session.workbench as workbench:
         if begun.declared:
             session.greeted(begun.declared)
-        client = await _Input.open(session, leaving, begun.unread)
+        client = await _Input.open(session, leaving, begun.unread + output.read_early)
         output.paces(client, processes)
         await leaving.wait()
         client.pause()
         await session.peer.finish(lifecycle.REQUESTS_FINISH_WITHIN)
-        workbench.close_all()  # whoever still waits for a server is told so
+        workbench.close_all()
         await session.peer.finish(_FLUSH_WITHIN)
         await session.peer.refuse_the_rest("The workbench is shutting down")
         await output.close()
@@ -104,7 +105,7 @@ class _Input(asyncio.Protocol):
 
     @classmethod
     async def open(cls, session: Session, leaving: asyncio.Event, begun: bytes) -> "_Input":
-        descriptor = _STDIN if _is_pipe(_STDIN) else _read_by_a_thread(_STDIN)
+        descriptor = _STDIN if _is_stream(_STDIN) else _read_by_a_thread(_STDIN)
         pipe = os.fdopen(descriptor, "rb", buffering=0)
         _, protocol = await asyncio.get_running_loop().connect_read_pipe(
             lambda: cls(session, leaving, begun), pipe
@@ -128,9 +129,9 @@ class _Input(asyncio.Protocol):
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
                 why = Malformed(f"a line longer than {wire.LONGEST_LINE >> 20} MiB", raw_json.INVALID_REQUEST)
-                self._session.peer.take_damaged(b"", why)
-            elif wire.repaired(line) is not line:
-                self._session.peer.take_damaged(line, Malformed("not valid UTF-8"))
+                self._session.peer.take_damaged(line, why)
+            elif (repaired := wire.repaired(line)) is not line:
+                self._session.peer.take_damaged(repaired, Malformed("not valid UTF-8"))
             elif not line.isspace():
                 self._session.peer.receive(line)
 
@@ -157,7 +158,7 @@ class _Input(asyncio.Protocol):
             self._looking = self._loop.call_later(_LOOK_EVERY, self._look)
 
 
-class _Output(asyncio.BaseProtocol):
+class _Output(asyncio.Protocol):
     """stdout: what the client is told."""
 
     @classmethod
@@ -165,13 +166,30 @@ class _Output(asyncio.BaseProtocol):
         descriptor, writer = os.dup(_STDOUT), None
         # From here on a stray print goes to stderr: stdout carries MCP and nothing else.
         os.dup2(_STDERR, _STDOUT)
-        if not _is_pipe(descriptor):
+        if not _is_stream(descriptor):
             descriptor, writer = _written_by_a_thread(descriptor)
-        pipe = os.fdopen(descriptor, "wb", buffering=0)
-        _, protocol = await asyncio.get_running_loop().connect_write_pipe(lambda: cls(leaving, writer), pipe)
-        return protocol
+        output = cls(leaving, writer)
+        if _is_socket(descriptor):
+            await output._write_to_socket(descriptor)
+        else:
+            pipe = os.fdopen(descriptor, "wb", buffering=0)
+            await asyncio.get_running_loop().connect_write_pipe(lambda: output, pipe)
+        return output
+
+    async def _write_to_socket(self, descriptor: int) -> None:
+        """Not as to a pipe: the loop reads from one, too, and takes it for closed when a client has said only
+        that it will write nothing (Bun does) — or takes what is meant for `_Input`.
+        """
+        is_stdin = os.path.samestat(os.fstat(descriptor), os.fstat(_STDIN))
+        end = socket.socket(fileno=descriptor)
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: self, end)
+        if not transport.is_closing():
+            transport.pause_reading()  # for good
+        if not is_stdin:
+            self.read_early = b""
 
     def __init__(self, leaving: asyncio.Event, writer: threading.Thread | None) -> None:
+        self.read_early = b""  # from a socket that is stdin, too, before that is left to `_Input`
         self._leaving = leaving
         self._writer = writer
         self._closed = asyncio.Event()
@@ -187,6 +205,12 @@ class _Output(asyncio.BaseProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)
         self._transport.set_write_buffer_limits(high=_MOST_UNREAD)
+
+    def data_received(self, data: bytes) -> None:
+        self.read_early += data
+
+    def eof_received(self) -> bool:
+        return True  # a client that says nothing more may still be told something
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -227,12 +251,25 @@ def _hung_up(pipe: Any) -> bool:
     return bool(look.poll(0))
 
 
-def _is_pipe(descriptor: int) -> bool:
-    mode = os.fstat(descriptor).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+def _is_stream(descriptor: int) -> bool:
+    """Whether every event loop can wait for it."""
+    return stat.S_ISFIFO(os.fstat(descriptor).st_mode) or _is_socket(descriptor)
 
 
-# A file or a terminal can't be waited for by every event loop; a thread carries its bytes to or from a pipe.
+def _is_socket(descriptor: int) -> bool:
+    """Whether it is a socket of a kind that event loops know."""
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        return False
+    with socket.socket(fileno=os.dup(descriptor)) as it:
+        return it.type == socket.SOCK_STREAM and it.family in (
+            socket.AF_UNIX,
+            socket.AF_INET,
+            socket.AF_INET6,
+        )
+
+
+# A file, a terminal or a rare socket can't be waited for by every event loop; a thread carries its bytes to
+# or from a pipe.
 
 
 def _read_by_a_thread(source: int) -> int:

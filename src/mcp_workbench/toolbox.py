@@ -84,10 +84,10 @@ class Toolbox:
                     )
         return told
 
-    def retire(self) -> tuple[int, int]:
+    def retire(self, reason: str) -> tuple[int, int]:
         """Make everything in it uncallable; how many servers and tools that took away."""
         connected = len(self.connected())
         tools = sum(len(server.offered.get(TOOLS, ())) for server in self._servers.values())
         for server in self._servers.values():
-            server.retire("was closed")
+            server.retire(reason)
         return connected, tools

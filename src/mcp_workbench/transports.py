@@ -146,11 +146,13 @@ class ChildLink:
             return
         for line in self._lines.feed(data):
             if isinstance(line, TooLong):
-                self._lose(f"sent a line longer than {wire.LONGEST_LINE >> 20} MiB")
+                self._lose_too_long()
                 return
             if len(line) > LARGE:
                 keep_large_blocks()
             self._receive(line)
+        if self._lines.overflow:  # at once: its end may never come
+            self._lose_too_long()
 
     def _exited(self, exited: "asyncio.Future[int]") -> None:
         self._exit = _how_it_exited(exited.result())
@@ -170,6 +172,9 @@ class ChildLink:
     def _lose_after_all(self, how: str) -> None:
         """`how` came first; what came with it may tell more."""
         self._lose(self._exit or (_CLOSED_STDOUT if self._stdout_ended else how))
+
+    def _lose_too_long(self) -> None:
+        self._lose(f"sent a line longer than {wire.LONGEST_LINE >> 20} MiB")
 
     def _lose(self, reason: str) -> None:
         if not self.gone.done():

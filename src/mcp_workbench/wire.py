@@ -16,10 +16,11 @@ from .raw_json import Payload, Reader, encoded
 LONGEST_LINE: Final = 16 * 1024 * 1024
 # A piece of a line that is smaller is gathered with its neighbours: an object of its own would outweigh it.
 _SMALL_PIECE: Final = 4096
+_AN_END: Final = 512  # bytes, enough for an id and what stands beside it
 
 
-class TooLong:
-    """Stands where a line stood that was longer than allowed."""
+class TooLong(bytes):
+    """The beginning and the end of a line that was longer than allowed, in its place."""
 
 
 class Lines:
@@ -29,25 +30,29 @@ class Lines:
         self._limit = limit
         self._begun: list[bytes | bytearray] = []
         self._size = 0
-        self._skipping = False
+
+    @property
+    def overflow(self) -> bool:
+        """Whether the line that has begun is too long already, wherever it may end."""
+        return self._size > self._limit
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
         """The lines that this chunk completes, without their ends."""
         # Not split(): it looks at every byte by itself, find() at many at once.
         start, end = 0, chunk.find(b"\n")
-        if 0 < end == len(chunk) - 1 <= self._limit and not self._begun and not self._skipping:
+        if 0 < end == len(chunk) - 1 <= self._limit and not self._begun:
             return [chunk[:end]]  # one whole line, as almost always
         lines: list[bytes | TooLong] = []
         while end >= 0:
-            self._add(chunk[start:end], lines)
+            self._add(chunk[start:end])
             self._finish(lines)
             start = end + 1
             end = chunk.find(b"\n", start)
-        self._add(chunk[start:], lines)
+        self._add(chunk[start:])
         return lines
 
-    def _add(self, piece: bytes, lines: list[bytes | TooLong]) -> None:
-        if not piece or self._skipping:
+    def _add(self, piece: bytes) -> None:
+        if not piece:
             return
         if len(piece) >= _SMALL_PIECE or not self._begun:
             self._begun.append(piece)
@@ -56,17 +61,21 @@ class Lines:
         else:
             self._begun.append(bytearray(piece))
         self._size += len(piece)
-        if self._size > self._limit:
-            self._begun.clear()
-            self._skipping = True
-            lines.append(TooLong())
+        if self.overflow:
+            self._begun = _both_ends(self._begun)
 
     def _finish(self, lines: list[bytes | TooLong]) -> None:
         if self._begun:
-            lines.append(b"".join(self._begun))
+            line = b"".join(self._begun)
+            lines.append(TooLong(line) if self.overflow else line)
             self._begun.clear()
         self._size = 0
-        self._skipping = False
+
+
+def _both_ends(pieces: Sequence[bytes | bytearray]) -> list[bytes | bytearray]:
+    first = b"".join(piece[:_AN_END] for piece in pieces)[:_AN_END]
+    last = b"".join(piece[-_AN_END:] for piece in pieces)[-_AN_END:]
+    return [first, last]
 
 
 class Envelope(msgspec.Struct, gc=False):
@@ -98,23 +107,28 @@ read_envelope = Reader(Envelope)
 
 # Where peers write the id: most at the beginning, the TypeScript SDK at the end. Compiled when first needed.
 _ID: Final = rb'"id"\s*:\s*(-?\d+|"[^"\\]*")\s*'
-_VERSION: Final = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
-_ID_FIRST: Final = rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ID + b","
-_ID_LAST: Final = rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*\Z"
-_AN_END: Final = 512  # bytes, enough for an id and what stands beside it
+_BESIDE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*'
+_ID_FIRST: Final = rb"\s*\{\s*(?:" + _BESIDE + rb",\s*)*" + _ID + b","
+_ID_LAST: Final = rb",\s*" + _ID + rb"(?:,\s*" + _BESIDE + rb")*\}\s*\Z"
 
 
 def id_of(frame: Payload) -> bytes | None:
-    """The id in a frame that is damaged (`NaN` and its like), where it can still be told."""
+    """The id in a frame that is damaged (`NaN` and its like) or too long, where it can still be told."""
+    if isinstance(frame, TooLong):
+        return _id_at_an_end(frame)
     try:
         value = json.loads(bytes(frame))
     except RecursionError:
-        found = re.match(_ID_FIRST, frame) or re.search(_ID_LAST, frame[-_AN_END:])
-        return found[1] if found else None
+        return _id_at_an_end(frame)
     except ValueError:
         return None
     key = value.get("id") if isinstance(value, dict) else None
     return encoded(key) if isinstance(key, int | str) and not isinstance(key, bool) else None
+
+
+def _id_at_an_end(frame: Payload) -> bytes | None:
+    found = re.match(_ID_FIRST, frame) or re.search(_ID_LAST, frame[-_AN_END:])
+    return found[1] if found else None
 
 
 def is_id(value: Payload) -> bool:

@@ -89,16 +89,20 @@ class Workbench:
         return toolbox.server(address.server)
 
     def close_all(self) -> None:
+        """Close what is open; whoever still waits for a server is told that the workbench shuts down."""
         for name in list(self._open):
-            self.close(name)
+            self.close(name, "was closed as the workbench is shutting down")
 
-    def close(self, name: str) -> tuple[int, int]:
-        """Close a toolbox; how many servers and tools went with it. Their processes end behind this."""
+    def close(self, name: str, how: str = "was closed") -> tuple[int, int]:
+        """Close a toolbox; how many servers and tools went with it. Their processes end behind this.
+
+        `how` is what those are told of its servers who wait for them.
+        """
         self.configured(name)
         toolbox = self._open.pop(name, None)
         if not toolbox:
             return 0, 0
-        gone = toolbox.retire()
+        gone = toolbox.retire(how)
         self._client.claims.release(name)
         if owners := self._owners[name]:  # without servers it is at its end already
             owners[-1].cancel()
