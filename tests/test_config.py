@@ -568,12 +568,52 @@ def test_what_is_not_utf_8_is_reported_where_it_begins(data: bytes, place: str) 
     assert str(refusal(data)) == f"{place}: not UTF-8 — save the file as UTF-8"
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 10_000])
-def test_a_number_that_is_not_finite_is_refused_where_it_stands(number: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "what"),
+    [
+        ("NaN", "not a finite number"),
+        ("Infinity", "not a finite number"),
+        ("-Infinity", "not a finite number"),
+        ("1e999", "a number that is too large"),
+        ("-1e999", "a number that is too large"),
+        ("9" * 10_000, "a number that is too large"),
+    ],
+)
+def test_a_number_of_no_use_is_refused_where_it_stands(number: str, what: str) -> None:
     text = json.dumps(with_server({"command": "x", "timeout": "@"})).replace('"@"', number)
     (problem,) = refusal(text.encode()).problems
-    assert problem.place == f"{FS}.timeout"
-    assert "finite" in problem.message
+    assert (problem.place, problem.message) == (f"{FS}.timeout", what)
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "told"),
+    [
+        (None, "", 'expected an object, got null — write {"toolboxes": {…}}'),
+        ([], "", 'expected an object, got a list — write {"toolboxes": {…}}'),
+        ({"toolboxes": None}, "toolboxes", 'expected an object, got null — write {"name": …}'),
+        (
+            {"toolboxes": {"dev": {"mcpServers": None}}},
+            "toolboxes.dev.mcpServers",
+            'expected an object, got null — write {"name": …}',
+        ),
+        ({"toolboxes": {}, "restart": None}, "restart", "expected an object, got null — remove it"),
+    ],
+)
+def test_what_has_to_be_there_is_not_told_to_be_removed(value: Any, place: str, told: str) -> None:
+    assert problems(value)[place] == told
+
+
+@pytest.mark.parametrize("crashes", [2, 2.0])
+def test_a_whole_number_may_be_written_with_a_fraction_of_zero(crashes: float) -> None:
+    restart = read({"toolboxes": {}, "restart": {"crashes": crashes}}).restart
+    assert restart == RestartPolicy(crashes=2)
+    assert isinstance(restart.crashes, int)
+
+
+@pytest.mark.parametrize("crashes", [0, 0.5, 2.5, -1])
+def test_what_is_no_whole_number_of_crashes_is_refused(crashes: float) -> None:
+    told = problems({"toolboxes": {}, "restart": {"crashes": crashes}})["restart.crashes"]
+    assert told.startswith("expected a whole number of at least 1, got ")
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000])
@@ -734,6 +774,18 @@ def test_a_program_with_spaces_in_its_path_is_not_warned_of(entry: dict[str, Any
     assert warnings(with_server(entry)) == {}
 
 
+@pytest.mark.parametrize(("timeout", "more"), [(30, "30000"), (0.5, "500"), (999, "999000")])
+def test_a_timeout_that_seems_to_be_in_seconds_is_warned_of(timeout: float, more: str) -> None:
+    told = warnings(with_server({"command": "x", "timeout": timeout}))[f"{FS}.timeout"]
+    assert told == (
+        f"is in milliseconds, and {timeout:g} are very few — for {timeout:g} seconds write {more}"
+    )
+
+
+def test_a_timeout_of_a_second_is_not_warned_of() -> None:
+    assert warnings(with_server({"command": "x", "timeout": 1000})) == {}
+
+
 @pytest.mark.parametrize("entry", [{"url": "u"}, {"url": "u", "type": "sse"}])
 def test_a_remote_server_is_valid_and_warned_of(entry: dict[str, Any]) -> None:
     assert "not reachable in this version" in warnings(with_server(entry))[FS]
@@ -839,6 +891,53 @@ def test_the_schema_says_what_it_is_and_allows_unknown_keys() -> None:
     assert found["$schema"].startswith("https://json-schema.org/")
     assert found["title"] == "MCP Workbench configuration"
     assert '"additionalProperties": false' not in json.dumps(found)
+
+
+def allowed_by_the_schema(value: Any) -> bool:
+    jsonschema: Any = pytest.importorskip("jsonschema")
+    return bool(jsonschema.Draft202012Validator(schema()).is_valid(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {"toolboxes": None},
+        {"toolboxes": {"dev": {"mcpServers": None}}},
+        {"toolboxes": {}, "restart": {"crashes": 2.5}},
+        {"toolboxes": {}, "restart": {"crashes": 0}},
+        {"toolboxes": {}, "restart": {"crashes": True}},
+        with_server({}),
+        with_server({"args": ["a"]}),
+        with_server({"disabled": True}),
+        with_server({"command": None}),
+    ],
+)
+def test_what_the_schema_refuses_is_a_problem(value: Any) -> None:
+    assert not allowed_by_the_schema(value)
+    assert problems(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"toolboxes": {}, "restart": {"crashes": 2.0, "within": 1}},
+        *(with_server({key: "x"}) for key in ("command", "url", "serverUrl", "httpUrl")),
+        with_server({"command": "x", "disabled": True}),
+    ],
+)
+def test_what_the_schema_allows_is_read(value: Any) -> None:
+    assert allowed_by_the_schema(value)
+    read(value)
+
+
+@given(near_misses | json_values)
+def test_whatever_is_read_is_allowed_by_the_schema(value: Any) -> None:
+    try:
+        read(value)
+    except ConfigError:
+        return
+    assert allowed_by_the_schema(value)
 
 
 def test_reading_a_configuration_imports_nothing_slow() -> None:

@@ -11,7 +11,7 @@ from mcp_workbench import downstream as downstream_module
 from mcp_workbench import lifecycle
 from mcp_workbench.bulkhead import to_the_end
 from mcp_workbench.config import Filter
-from mcp_workbench.downstream import Down, Downstream, Ready, Starting
+from mcp_workbench.downstream import MOST_NOISE_AT_START, Down, Downstream, Ready, Starting
 from mcp_workbench.errors import CallInterrupted, NotFound, ServerBusy, ServerUnavailable
 from mcp_workbench.lifecycle import RestartPolicy
 from mcp_workbench.link import CannotConnect
@@ -188,6 +188,76 @@ async def test_noise_between_frames_is_counted_and_every_call_answered() -> None
             fake.say(noise)
             assert text_of(await call(files, "read")) == "read"
         assert files.noise == 5
+
+
+@on_a_clock
+async def test_a_server_that_floods_its_stdout_before_it_serves_is_given_up_at_once() -> None:
+    fake = FakeServer()
+    fake.hang("initialize")
+    async with running(downstream(fake)) as files:
+        await until(lambda: fake.asked("initialize"))
+        began = now()
+        for _ in range(3 * MOST_NOISE_AT_START):
+            fake.say(b"y")
+        await files.settled()
+        assert now() == began
+        assert reason_of(files) == (
+            "printed 10,000 lines before it served" + 3 * "\nIt printed, instead of MCP: y"
+        )
+        assert files.noise == MOST_NOISE_AT_START
+
+
+@on_a_clock
+async def test_a_server_that_floods_its_stdout_while_it_serves_goes_on_serving() -> None:
+    async with running(downstream(fake := FakeServer("read"))) as files:
+        await files.ready()
+        for _ in range(3 * MOST_NOISE_AT_START):
+            fake.say(b"y")
+        assert text_of(await call(files, "read")) == "read"
+        assert files.noise == 3 * MOST_NOISE_AT_START
+
+
+@on_a_clock
+async def test_a_server_that_answers_under_other_ids_is_explained() -> None:
+    fake = FakeServer()
+    fake.hang("initialize")
+    async with running(downstream(fake)) as files:
+        await until(lambda: fake.asked("initialize"))
+        fake.say({"id": "1", "result": HELLO})
+        await files.settled()
+        assert reason_of(files) == (
+            'connection timeout after 60 s (1 answer came with an id that nobody asked under: "1")'
+        )
+
+
+@on_a_clock
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+async def test_an_answer_that_is_not_json_while_it_starts_is_no_refusal(method: str) -> None:
+    fake = FakeServer("read")
+    fake.hang(method)
+    async with running(downstream(fake)) as files:
+        await until(lambda: fake.asked(method))
+        began = now()
+        fake.say(b'{"jsonrpc":"2.0","id":%d,"result":{},}' % fake.asked(method)[0]["id"])
+        await files.settled()
+        assert now() == began
+        told = reason_of(files)
+    assert told.startswith("it answered with what is not MCP: invalid JSON: ")
+    assert "toolbox" not in told
+
+
+@on_a_clock
+async def test_an_answer_to_a_call_that_is_not_json_is_an_error_that_names_its_server() -> None:
+    fake = FakeServer("read")
+    fake.hang("tools/call")
+    async with running(downstream(fake)) as files:
+        await files.ready()
+        asked = asyncio.create_task(call(files, "read"))
+        await until(lambda: fake.asked("tools/call"))
+        fake.say(b'{"jsonrpc":"2.0","id":%d,"result":NaN}' % fake.asked("tools/call")[0]["id"])
+        answer = await asked
+    assert answer.failed
+    assert b"The server 'files' in toolbox 'dev' answered with invalid JSON" in bytes(answer.body)
 
 
 @on_a_clock

@@ -275,7 +275,7 @@ PING = '"method":"ping"'
     [
         pytest.param("{", None, -32700, id="half"),
         pytest.param("certainly not JSON", None, -32700, id="text"),
-        pytest.param('{"jsonrpc":"2.0","id":"a",' + PING + "} x", None, -32700, id="two values"),
+        pytest.param('{"jsonrpc":"2.0","id":"a",' + PING + "} x", "a", -32700, id="two values"),
         pytest.param("{'jsonrpc':'2.0'}", None, -32700, id="single quotes"),
         pytest.param(
             '{"jsonrpc":"2.0","id":"a",' + PING + ',"params":{"n":NaN}}', "a", -32700, id="not a number"

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_workbench import peer as peer_module
 from mcp_workbench import raw_json, wire
-from mcp_workbench.peer import Gone, Patience, Peer, TimedOut
+from mcp_workbench.peer import Gone, Patience, Peer, TimedOut, Unreadable
 from mcp_workbench.raw_json import Malformed, Payload
 from mcp_workbench.wire import Answer
 
@@ -221,15 +221,116 @@ async def test_unknown_answers_are_counted_and_change_nothing() -> None:
 
 
 @on_a_clock
-@pytest.mark.parametrize("answer", [b'{"id":1}', b'{"id":1,"result":NaN}'])
-async def test_an_answer_that_is_neither_result_nor_error_ends_its_request_with_one(answer: bytes) -> None:
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ((), ""),
+        ((result_for("1"),), ' (1 answer came with an id that nobody asked under: "1")'),
+        ((result_for(1.0),), " (1 answer came with an id that nobody asked under: 1.0)"),
+        (
+            (result_for("a"), b'{"result":{}}', result_for("1")),
+            ' (3 answers came with ids that nobody asked under, the last: "1")',
+        ),
+        ((result_for("1" * 99),), f' (1 answer came with an id that nobody asked under: "{"1" * 39})'),
+        ((result_for(2), result_for(2)), ""),
+    ],
+    ids=["none", "a text", "a fraction", "several", "long", "twice"],
+)
+async def test_answers_that_nobody_asked_for_are_named_where_one_is_missing(
+    answers: Sequence[bytes], told: str
+) -> None:
+    line = Wire()
+    task, other = line.ask(), line.ask()
+    await until(lambda: len(line.asked()) == 2)
+    line.say(*answers)
+    with pytest.raises(TimedOut) as late:
+        await task
+    assert str(late.value) == f"did not answer within 60 s{told}"
+    await asyncio.wait([other])
+
+
+@on_a_clock
+async def test_answers_that_came_before_a_request_are_no_reason_for_its_silence() -> None:
+    line = Wire()
+    line.say(result_for("1"))
+    await asyncio.sleep(1)
+    with pytest.raises(TimedOut, match=r"did not answer within 60 s$"):
+        await line.ask()
+
+
+@on_a_clock
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b'{"id":1}', "invalid JSON-RPC: neither a method nor an answer"),
+        (b'{"id":1,"result":NaN}', "invalid JSON: NaN"),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"a":1,}}', "invalid JSON: "),
+        (b'{"jsonrpc":"2.0","id":1,"result":{}} x', "invalid JSON: more than one value"),
+        (b'{"result":{"a":1,},"jsonrpc":"2.0","id":1}', "invalid JSON: "),
+        (b'{"result":{},"jsonrpc":"2.0","id":1,}', "invalid JSON: "),
+        (b'{"result":{"a":1,},"id": 1, "jsonrpc": "2.0"}', "invalid JSON: "),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_ends_its_request_at_once(answer: bytes, told: str) -> None:
     line = Wire()
     task = line.ask()
     await until(line.asked)
     line.say(answer)
-    assert b"answered with invalid JSON" in bytes((await task).body)
-    assert (await task).failed
+    with pytest.raises(Unreadable) as ended:
+        await task
+    assert str(ended.value).startswith(told)
     assert line.handler.garbage == []
+    assert line.cancelled() == []
+
+
+@on_a_clock
+async def test_a_mark_of_the_byte_order_before_a_message_is_passed_over() -> None:
+    line = Wire()
+    task = line.ask()
+    await until(line.asked)
+    line.say(b"\xef\xbb\xbf" + result_for(1))
+    assert (await task).member == "result"
+
+
+@on_a_clock
+@pytest.mark.parametrize("waits", [True, False])
+async def test_noise_is_not_looked_into(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Wire()
+    if waits:
+        task = line.ask()
+        await until(line.asked)
+    looks: list[bytes] = []
+    monkeypatch.setattr(raw_json.Reader, "_slowly", lambda _, frame: looks.append(frame))
+    monkeypatch.setattr("json.loads", looks.append)
+    noise = [
+        b"a log line",
+        b"\x1b[32mready",
+        b"42 is it",
+        b"{}",
+        b'{"level":"info"}',
+        b'"half',
+        b"  x",
+        b"null",
+    ]
+    line.say(*noise)
+    assert [frame for frame, _ in line.handler.garbage] == noise
+    assert looks == []
+    if waits:
+        line.say(result_for(1))
+        await task
+
+
+@on_a_clock
+@pytest.mark.parametrize("frame", [b'{"half":', b'{"id":2,"x":NaN}', b'{"id":3'])
+async def test_of_damaged_noise_no_id_is_looked_for_where_nobody_waits(
+    frame: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Wire()
+    looks: list[Payload] = []
+    monkeypatch.setattr(wire, "id_of", looks.append)
+    line.say(frame)
+    assert [found for found, _ in line.handler.garbage] == [frame]
+    assert looks == []
 
 
 @on_a_clock
@@ -675,6 +776,15 @@ async def test_a_batch_that_is_none_is_garbage_once(frame: bytes) -> None:
     await until(lambda: line.lines)
     assert [found for found, _ in line.handler.garbage] == [frame]
     assert [answer["id"] for answer in line.lines] == [1]
+
+
+@on_a_clock
+async def test_a_batch_that_is_too_long_is_garbage_as_a_whole() -> None:
+    line = Wire(echo)
+    line.say(b"[" + b",".join([b'{"id":1,"method":"m"}'] * 1001) + b"]")
+    await a_few_turns()
+    assert [why for _, why in line.handler.garbage] == ["a batch of more than 1000 messages"]
+    assert line.lines == []
 
 
 @on_a_clock

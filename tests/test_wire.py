@@ -413,6 +413,11 @@ def test_a_struct_with_lists_of_payloads_is_read_where_a_lone_surrogate_stands_i
     assert as_bytes({**read.named}) == {"c": b'"\\ud800"'}
 
 
+@pytest.mark.parametrize("text", ["\\ud800", "a\\udfffb", "\\ud834"])
+def test_a_text_may_have_a_lone_surrogate_in_it(text: str) -> None:
+    assert raw_json.Reader(Shape)(f'{{"a":"{text}"}}'.encode()).a == json.loads(f'"{text}"')
+
+
 def test_a_key_that_is_forbidden_is_so_beside_a_lone_surrogate_too() -> None:
     with pytest.raises(Malformed) as caught:
         raw_json.Reader(Shape)(b'{"a":"x","extra":"\\ud800"}')
@@ -495,7 +500,14 @@ def test_text_with_a_lone_surrogate_can_be_quoted() -> None:
         (b'{"x":' + NESTED + b',"id":"seven"}', b'"seven"'),
         (b'{"x":' + NESTED + b"}", None),
         (b'{"id":' + b"9" * 10_000 + b"}", None),
-        (b'{"id":7,"x":"\xff"}', None),
+        (b'{"id":7,"x":"\xff"}', b"7"),
+        (b'{"jsonrpc":"2.0","id":7,"result":{},}', b"7"),
+        (b'{"result":{"a":1,},"jsonrpc":"2.0","id":7}', b"7"),
+        (b'{"result":{},"jsonrpc":"2.0","id":7,}', b"7"),
+        (b'{"result":{"a":1,},"id": "seven", "jsonrpc": "2.0" }', b'"seven"'),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"content":[', b"7"),
+        (b'{"result":{"of":{"kind":"another","id":7}', None),
+        (b"{'jsonrpc':'2.0','id':7,'result':{}}", None),
     ],
 )
 def test_the_id_of_a_damaged_frame_is_told_where_it_can_be(frame: bytes, key: bytes | None) -> None:

@@ -687,6 +687,15 @@ async def test_a_key_with_a_lone_surrogate_passes_through_in_meta_and_arguments(
 
 
 @on_a_clock
+async def test_a_native_name_with_a_lone_surrogate_is_not_found() -> None:
+    async with client(fakes("dev/files")) as agent:
+        answer = await agent.ask("tools/call", {"name": "\ud800", "arguments": {}})
+        told = ascii(answer["error"])  # a failure with the character itself could not be shown
+    assert "-32602" in told
+    assert "Tool '\\ud800' not found" in told.replace("\\\\", "\\")
+
+
+@on_a_clock
 async def test_arguments_as_text_of_many_lines_reach_the_server_in_one_frame() -> None:
     servers = fakes("dev/files")
     async with client(servers) as agent:

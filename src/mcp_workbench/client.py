@@ -9,7 +9,7 @@ from . import lifecycle, progress, raw_json, upwards, wire
 from .claims import Claims
 from .eras import Declared
 from .naming import Origin
-from .peer import Gone, Patience, Peer, TimedOut
+from .peer import Gone, Patience, Peer, TimedOut, Unreadable
 from .raw_json import Malformed, Payload
 from .uris import Show
 from .wire import Answer
@@ -49,6 +49,8 @@ class Client:
             return await self._peer.request(method, asked, _PATIENCE, token=token, on_progress=relay)
         except TimedOut as late:
             return wire.error(raw_json.INTERNAL_ERROR, f"The client {late}")
+        except Unreadable as error:
+            return wire.error(raw_json.INTERNAL_ERROR, f"The client answered with {error}")
         except Gone:
             return wire.error(raw_json.INTERNAL_ERROR, "The client is gone")
 

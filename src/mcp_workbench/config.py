@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from .config_file import (
+    URL_KEYS,
     ConfigFile,
     Detail,
     RestartEntry,
@@ -52,8 +53,7 @@ _COMMAND_LINE = r"[^\s/\\]+\s+\S|.*\s-"
 _FLAGS = r"[^\s/\\]+\s+-"
 
 _LOCAL_KEYS = ("command", "args", "env", "cwd", "envFile")
-_URL_KEYS = ("url", "serverUrl", "httpUrl")
-_REMOTE_KEYS = (*_URL_KEYS, "headers", "http_headers")
+_REMOTE_KEYS = (*URL_KEYS, "headers", "http_headers")
 # What has no effect is not even looked at when the server is started.
 _NOTHING_LOCAL: dict[str, Any] = {"command": None, "args": (), "env": {}, "cwd": None, "env_file": None}
 _NOTHING_REMOTE: dict[str, Any] = {"url": None, "headers": {}}
@@ -143,7 +143,7 @@ def parse(data: bytes, warnings: Iterable[Problem] = ()) -> Config:
     """
     findings = Findings(warnings)
     tree = read(data, findings)
-    file = sound(tree, ConfigFile, "", findings)
+    file = sound(tree, ConfigFile, "", findings, required=True)
     if file is UNSET:
         findings.give_up()
     _warn_of_keys(tree, ConfigFile, "", findings)
@@ -165,7 +165,7 @@ def parse(data: bytes, warnings: Iterable[Problem] = ()) -> Config:
         detail=file.detail,
         search=file.search,
         pin=file.pin,
-        restart=RestartPolicy(file.restart.crashes, file.restart.within),
+        restart=RestartPolicy(int(file.restart.crashes), file.restart.within),
         toolboxes=toolboxes,
         warnings=tuple(findings.warnings),
     )
@@ -243,7 +243,7 @@ def _as_text(value: str | float | None) -> str | None:
 
 def _transport(entry: ServerEntry, raw: Mapping[str, Any], place: str, findings: Findings) -> Transport:
     # What is there counts, not what is right: a `command` of the wrong type is not missing as well.
-    has_command, has_url = "command" in raw, any(key in raw for key in _URL_KEYS)
+    has_command, has_url = "command" in raw, any(key in raw for key in URL_KEYS)
     names = {"type": _canonical(entry.type), "transport": _canonical(entry.transport)}
     stated: Transport | None = _agreed(names, place, findings)
     if stated == "stdio" and not has_command:
@@ -327,6 +327,10 @@ def _warn_of_server(server: Server, place: str, findings: Findings) -> None:
         findings.warning(
             inside(place, "command"), "looks like a whole command line, but is run as one program", hint
         )
+    if server.request_timeout is not None and server.request_timeout < 1:
+        given = server.request_timeout * 1000
+        hint = f"for {given:g} seconds write {given * 1000:g}"
+        findings.warning(inside(place, "timeout"), f"is in milliseconds, and {given:g} are very few", hint)
     if server.env_file and "${" in server.env_file:
         findings.warning(inside(place, "envFile"), "variables are not expanded here", "write the path itself")
 

@@ -8,7 +8,7 @@ The structs here are the one source of all three. `config` says what the keys me
 import json
 from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -30,7 +30,11 @@ Filled = Annotated[str, _must("a text that is not empty", "fill it in or leave t
 Variable = Annotated[str, _must("the name of a variable", 'write "NAME": "value"', pattern=r"^[^=\x00]+$")]
 EnvValue = Annotated[str | int | float | None, _must("a text, a number or null", "write it in quotes")]
 Positive = Annotated[float, _must("a number greater than 0", "leave the key out to have the default", gt=0)]
-Count = Annotated[int, _must("a whole number of at least 1", "leave the key out to have the default", ge=1)]
+# Not an int, which would refuse the 2.0 that JSON Schema takes for one.
+Count = Annotated[
+    float,
+    _must("a whole number of at least 1", "leave the key out to have the default", ge=1, multiple_of=1),
+]
 Prefix = Annotated[
     str,
     _must(
@@ -45,6 +49,7 @@ Detail = Literal["full", "signatures", "names"]
 Search = Annotated[bool | Literal["auto"], _must('true, false or "auto"', "choose one of these")]
 TransportName = Literal["stdio", "http", "streamable-http", "streamableHttp", "sse"]
 Names = list[str]
+URL_KEYS = ("url", "serverUrl", "httpUrl")
 
 
 class ServerEntry(msgspec.Struct, kw_only=True):
@@ -129,10 +134,12 @@ class ConfigFile(msgspec.Struct, kw_only=True):
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of the configuration file, for editors."""
+    found = msgspec.json.schema(ConfigFile)
+    found["$defs"]["ServerEntry"]["anyOf"] = [{"required": [key]} for key in ("command", *URL_KEYS)]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "MCP Workbench configuration",
-        **msgspec.json.schema(ConfigFile),
+        **found,
     }
 
 
@@ -153,7 +160,7 @@ _KINDS: dict[Any, tuple[str, str]] = {
 _FOREIGN_KEYS = ("mcpServers", "servers", "mcp_servers", "context_servers")
 
 
-def sound(value: Any, annotation: Any, place: str, findings: Findings) -> Any:
+def sound(value: Any, annotation: Any, place: str, findings: Findings, *, required: bool = False) -> Any:
     """`value` as `annotation` has it, without the parts that do not fit.
 
     Each of those is one problem with its own place. UNSET stands for a value that does not fit at all.
@@ -164,7 +171,7 @@ def sound(value: Any, annotation: Any, place: str, findings: Findings) -> Any:
         pass  # it tells of the first misfit only: look at the parts
     kind, extra = _plain(annotation)
     if not _is_a(value, kind):
-        findings.problem(place, *_wrong_kind(value, kind))
+        findings.problem(place, *_wrong_kind(value, kind, required=required))
         return UNSET
     known = len(findings.problems)
     parts = _sound_parts(value, kind, place, findings)
@@ -197,7 +204,7 @@ def _sound_struct(value: dict[str, Any], struct: Any, place: str, findings: Find
     for field in msgspec.structs.fields(struct):
         key, part = field.encode_name, UNSET
         if key in value:
-            part = sound(value[key], field.type, inside(place, key), findings)
+            part = sound(value[key], field.type, inside(place, key), findings, required=field.required)
         elif field.required:
             findings.problem(inside(place, key), "is missing", _how_to_add(key, value))
         if part is UNSET and field.required:
@@ -229,7 +236,7 @@ def _written_as(kind: Any) -> Any:
     """The type of the JSON values in which a `kind` is written."""
     if _is_struct(kind):
         return dict
-    if get_origin(kind) in (Literal, UnionType):
+    if get_origin(kind) in (Literal, UnionType, Union):
         return object  # whatever stands there, it is one choice among others
     return get_origin(kind) or kind
 
@@ -241,9 +248,11 @@ def _is_a(value: Any, kind: Any) -> bool:
     return isinstance(value, written)
 
 
-def _wrong_kind(value: Any, kind: Any) -> tuple[str, str]:
+def _wrong_kind(value: Any, kind: Any, *, required: bool) -> tuple[str, str]:
     noun, example = _KINDS[_written_as(kind)]
-    if value is None:
+    if kind is ConfigFile:
+        example = '{"toolboxes": {…}}'
+    if value is None and not required:
         return f"expected {noun}, got null", "remove it"
     found = json.dumps(value) if isinstance(value, bool) else _noun(value)
     if _written_as(kind) is str and isinstance(value, (bool, int, float)):
@@ -254,6 +263,8 @@ def _wrong_kind(value: Any, kind: Any) -> tuple[str, str]:
 
 
 def _noun(value: Any) -> str:
+    if value is None:
+        return "null"
     return next(noun for kind, (noun, _) in _KINDS.items() if isinstance(value, kind))
 
 

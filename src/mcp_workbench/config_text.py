@@ -36,6 +36,10 @@ _LONE_SURROGATE = "[\ud800-\udfff]"
 _LONGEST_NUMBER = 300
 
 
+class _TooLarge(float):
+    """Stands where a number stood that no float holds."""
+
+
 class _Object(dict[str, Any]):
     """A JSON object that remembers which keys were written more than once."""
 
@@ -82,7 +86,7 @@ def _decode(data: bytes) -> str:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
+        return json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction)
     except json.JSONDecodeError as error:
         raise ConfigError([_syntax_problem(text, error)]) from None
     except RecursionError:
@@ -99,7 +103,12 @@ def _object(pairs: list[tuple[str, Any]]) -> _Object:
 
 
 def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) < _LONGEST_NUMBER else math.inf
+    return int(digits) if len(digits) < _LONGEST_NUMBER else _TooLarge("inf")
+
+
+def _fraction(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _TooLarge(number)
 
 
 def _syntax_problem(text: str, error: json.JSONDecodeError) -> Problem:
@@ -141,7 +150,9 @@ def _slips(place: str, node: Any) -> Iterator[Problem]:
 
 def _outside_json(place: str, node: Any) -> Iterator[Problem]:
     """What Python's parser lets through although no JSON value is like it."""
-    if isinstance(node, float) and not math.isfinite(node):
+    if isinstance(node, _TooLarge):
+        yield Problem(place, "a number that is too large", "write a smaller one")
+    elif isinstance(node, float) and not math.isfinite(node):
         yield Problem(place, "not a finite number", "JSON has no NaN and no Infinity: write a number")
     texts = node if isinstance(node, dict) else [node] if isinstance(node, str) else ()
     for text in texts:

@@ -25,7 +25,7 @@ from .lifecycle import RestartPolicy
 from .link import CannotConnect, Connect, Link
 from .naming import Origin, nearest
 from .offers import TOOLS, Kind, Listing, Offer, Offers
-from .peer import Answering, Coming, Gone, OnProgress, Patience, Peer, TimedOut
+from .peer import Answering, Coming, Gone, OnProgress, Patience, Peer, TimedOut, Unreadable
 from .questions import Questions
 from .raw_json import Malformed, Payload
 from .schemas.mending import Mender, mender_of
@@ -34,6 +34,8 @@ from .wire import Answer
 MOST_WAITING: Final = 1024
 MOST_UNSENT_BYTES: Final = 64 * 1024 * 1024
 _NOTHING: Final[Mapping[str, Offer]] = {}
+# Who merely logs on stdout has said less when it begins to serve; a flood has said so much in a moment.
+MOST_NOISE_AT_START: Final = 10_000
 _SHOWN_GARBAGE: Final = 3
 _LONGEST_SHOWN: Final = 200
 
@@ -106,6 +108,7 @@ class Downstream:
         self._untold: set[str] = set()  # what it is to be told of when it serves
         self._early: list[bytes] = []  # what it said before anything was asked
         self._garbage: list[str] = []
+        self._noise_in_life = 0
         self._last_words = ""
         self._retired_because = ""
         self._call_patience = _patience(server.call_timeout)
@@ -232,6 +235,8 @@ class Downstream:
             raise CallInterrupted(self.name, self.toolbox, str(how), self._last_words)
         if isinstance(how, TimedOut):
             raise CallInterrupted(self.name, self.toolbox, f"{how} and was told to stop")
+        if isinstance(how, Unreadable):
+            return wire.error(raw_json.INTERNAL_ERROR, f"The {self} answered with {how}")
         if isinstance(how, BaseException):
             raise how
         if how.member == "result" and not uris.may_stand_in(bytes(how.frame)):
@@ -407,6 +412,7 @@ class Downstream:
         self._untold.clear()
         self._early.clear()
         self._garbage.clear()
+        self._noise_in_life = 0
         self._last_words = ""
         self._become(Starting())
         try:
@@ -476,7 +482,8 @@ class Downstream:
                 )
                 left = deadline - self._loop.time()
                 if left <= 0:
-                    raise CannotConnect(f"connection timeout after {deadline - began:g} s")
+                    strays = peer.unasked_since(began)
+                    raise CannotConnect(f"connection timeout after {deadline - began:g} s{strays}")
                 await asyncio.wait((introducing,), timeout=left)
             return introducing.result()
         except (Gone, CannotConnect) as error:
@@ -647,11 +654,14 @@ class Downstream:
 
     def garbled(self, frame: Payload, why: Malformed) -> None:
         """Noise on the server's stdout."""
-        frame = bytes(frame)
         self.noise += 1
+        self._noise_in_life += 1
         if len(self._garbage) < _SHOWN_GARBAGE:
+            frame = bytes(frame)
             self._garbage.append(self._masked(frame.decode(errors="replace"))[:_LONGEST_SHOWN])
             log.warning("%s printed on its stdout what is not MCP: %s", self, self._garbage[-1])
+        if self._noise_in_life == MOST_NOISE_AT_START and self._peer and isinstance(self.state, Starting):
+            self._peer.close(f"printed {MOST_NOISE_AT_START:,} lines before it served")
 
     def _masked(self, text: str) -> str:
         """What the server said, fit to be shown outside of an answer of its own."""

@@ -5,6 +5,7 @@ matter, how bytes travel is the transport's.
 """
 
 import asyncio
+import codecs
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
@@ -18,6 +19,8 @@ from .raw_json import Malformed, Payload
 from .wire import Answer, Envelope
 
 MOST_IN_FLIGHT: Final = 4096
+MOST_IN_A_BATCH: Final = 1000
+_LONGEST_SHOWN: Final = 40
 
 NO_PARAMS: Final = b"{}"
 _NULL: Final = Raw(b"null")
@@ -51,6 +54,10 @@ class Gone(Exception):
 
 class TimedOut(Exception):
     """The other end did not answer in time."""
+
+
+class Unreadable(Malformed):
+    """What came instead of an answer, under its id; its text says what that was."""
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -95,8 +102,9 @@ class _Waiting(Outcome[Answer]):
         self.due = min(now + self.patience.quiet, self.last_moment)
 
     def expired(self) -> TimedOut:
-        last = self.due == self.last_moment
-        return TimedOut(f"did not answer within {self.patience.longest if last else self.patience.quiet:g} s")
+        within = self.patience.longest if self.due == self.last_moment else self.patience.quiet
+        strays = self.peer.unasked_since(self.last_moment - self.patience.longest)
+        return TimedOut(f"did not answer within {within:g} s{strays}")
 
     def settle(self, value: Answer) -> None:
         if not self.settled:
@@ -137,6 +145,8 @@ class Peer:
         # One alarm for all that wait: a timer a request would cost a tenth of a small call.
         self._alarm: asyncio.TimerHandle | None = None
         self.strays = 0
+        self._unasked = 0  # of these, answers under ids that never were ours
+        self._last_unasked = (b"", 0.0)  # the id, and when it came
 
     @property
     def waiting(self) -> int:
@@ -242,7 +252,14 @@ class Peer:
         """Take in one line; of one that is gone, nothing."""
         if self._gone:
             return
-        if frame[:1] != b"{" and frame.lstrip()[:1] == b"[":
+        if frame[:1] == b"{":
+            self._take(frame, None)
+        else:
+            self._take_unusual(frame.removeprefix(codecs.BOM_UTF8))
+
+    def _take_unusual(self, frame: bytes) -> None:
+        """Take in what does not begin as a message does."""
+        if raw_json.begins_with(b"[", frame):
             self._take_batch(frame)
         else:
             self._take(frame, None)
@@ -263,26 +280,53 @@ class Peer:
 
     def take_damaged(self, frame: Payload, why: Malformed, batch: "_Batch | None" = None) -> None:
         """Take in a frame that cannot be understood; an answer that is not JSON ends its request."""
-        key = wire.id_of(frame)
+        # Where nobody needs the id it is not looked for: of noise there may be very much.
+        key = wire.id_of(frame) if self._waiting else None
         if key in self._waiting and b'"method"' not in bytes(frame):
-            told = f"The {self._handler} answered with invalid JSON: {why}"
-            self.settle(key, wire.error(raw_json.INTERNAL_ERROR, told))
+            self._waiting.pop(key).fail(Unreadable(f"invalid JSON: {why}"))
         elif answer := self._handler.garbled(frame, why):
-            self._reply(key or b"null", answer, batch)
+            self._reply(key or wire.id_of(frame) or b"null", answer, batch)
+
+    def _neither(self, frame: Payload, key: bytes, batch: "_Batch | None") -> None:
+        """Take in an object that has neither a method nor an answer."""
+        why = Malformed("neither a method nor an answer", raw_json.INVALID_REQUEST)
+        if key in self._waiting:
+            self._waiting.pop(key).fail(Unreadable(f"invalid JSON-RPC: {why}"))
+        elif answer := self._handler.garbled(frame, why):
+            self._reply(key if wire.is_id(key) else b"null", answer, batch)
 
     def _answered(self, frame: Payload, message: Envelope, batch: "_Batch | None") -> None:
         result, error = message.result, message.error
+        key = b"null" if message.id is UNSET else bytes(message.id)
         if error is not UNSET and (result is UNSET or (result == _NULL and error != _NULL)):
             answer = Answer("error", error, frame)
         elif result is not UNSET:
             answer = Answer("result", result, frame)
         else:
-            self.take_damaged(
-                frame, Malformed("neither a method nor an answer", raw_json.INVALID_REQUEST), batch
-            )
+            self._neither(frame, key, batch)
             return
-        if message.id is UNSET or not self.settle(bytes(message.id), answer):
-            self.strays += 1
+        if not self.settle(key, answer):
+            self._astray(key)
+
+    def _astray(self, key: bytes) -> None:
+        """Count an answer that nobody waits for; one that came late or twice is nothing to be told of."""
+        self.strays += 1
+        if not (key.isdigit() and len(key) < 19 and 0 < int(key) <= self._last_id):
+            self._unasked += 1
+            self._last_unasked = key, self._loop.time()
+
+    def unasked_since(self, began: float) -> str:
+        """Why an answer may be missing, for the end of an error's text; empty if none went astray since then.
+
+        Some write our ids as texts or fractions, and so under ids that are not ours.
+        """
+        last, at = self._last_unasked
+        if not self._unasked or at < began:
+            return ""
+        shown = last[:_LONGEST_SHOWN].decode(errors="replace")
+        if self._unasked == 1:
+            return f" (1 answer came with an id that nobody asked under: {shown})"
+        return f" ({self._unasked} answers came with ids that nobody asked under, the last: {shown})"
 
     def settle(self, key: bytes, answer: Answer) -> bool:
         """Give a request of ours its answer; whether one was waiting for it."""
@@ -387,8 +431,9 @@ class Peer:
         except Malformed as why:
             self.take_damaged(frame, why)
             return
-        if not messages:
-            self.take_damaged(frame, Malformed("an empty batch", raw_json.INVALID_REQUEST))
+        if not messages or len(messages) > MOST_IN_A_BATCH:
+            what = f"a batch of more than {MOST_IN_A_BATCH} messages" if messages else "an empty batch"
+            self.take_damaged(frame, Malformed(what, raw_json.INVALID_REQUEST))
             return
         batch = _Batch()
         for message in messages:

@@ -18,6 +18,8 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002
 
+_NO_OBJECT: Final = "not a JSON object"
+
 T = TypeVar("T")
 
 
@@ -29,8 +31,15 @@ class Malformed(ValueError):
         self.code = code
 
 
+def begins_with(opening: bytes, frame: Payload) -> bool:
+    """Whether this is its first byte that is not white space."""
+    return bytes(frame).lstrip(b" \t\r\n")[:1] == opening
+
+
 class Reader(Generic[T]):
     """Reads the members of an object that a struct names, and leaves the others alone."""
+
+    takes_lone_surrogates = True  # in its texts; in payloads they always pass
 
     def __init__(self, shape: type[T]) -> None:
         self.shape = shape
@@ -42,6 +51,8 @@ class Reader(Generic[T]):
         except msgspec.ValidationError as error:
             raise Malformed(str(error), INVALID_REQUEST) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if not begins_with(b"{", frame):  # a line of a log, say: there may be very many
+                raise Malformed(_NO_OBJECT) from None
             return self._slowly(frame)
 
     def _slowly(self, frame: Payload) -> T:
@@ -51,7 +62,7 @@ class Reader(Generic[T]):
         try:
             for field in msgspec.structs.fields(self.shape):  # type: ignore[arg-type]
                 if (text := found.pop(field.encode_name, None)) is not None:
-                    values[field.name] = _decode(text, field.type)
+                    values[field.name] = _decode(text, field.type, self.takes_lone_surrogates)
             if found and self.shape.__struct_config__.forbid_unknown_fields:  # type: ignore[attr-defined]
                 raise Malformed("unknown fields", INVALID_REQUEST)
             return self.shape(**values)
@@ -59,9 +70,12 @@ class Reader(Generic[T]):
             raise Malformed(str(error), INVALID_REQUEST) from None
 
 
-def _decode(text: str, kind: object) -> object:
-    if kind is Raw or (isinstance(kind, UnionType) and Raw in kind.__args__):
+def _decode(text: str, kind: object, takes_lone_surrogates: bool) -> object:
+    kinds = kind.__args__ if isinstance(kind, UnionType) else (kind,)
+    if Raw in kinds:
         return Raw(text.encode())
+    if str in kinds and text[0] == '"' and takes_lone_surrogates:
+        return str(json.loads(text))
     if kind == list[Raw] and text[0] == "[":
         return [Raw(element.encode()) for element in _elements(text)]
     if kind == dict[str, Raw] and text[0] == "{":
@@ -172,7 +186,7 @@ def _parts(text: str, opening: str, closing: str) -> Iterator[tuple[str, str]]:
         at = _after_space(text, 0)
         separator, at = text[at : at + 1], at + 1
         if separator != opening:
-            raise Malformed("not a JSON object" if opening == "{" else "not a JSON array")
+            raise Malformed(_NO_OBJECT if opening == "{" else "not a JSON array")
         at = _after_space(text, at)
         if text[at : at + 1] == closing:
             separator, at = closing, at + 1

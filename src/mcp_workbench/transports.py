@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,9 @@ from .wire import Lines, TooLong
 if TYPE_CHECKING:
     from .env_files import EnvFiles
 
+# Many small lines in one chunk are taken in pieces of so many bytes, so that a flood holds nobody else up.
+_PIECE: Final = 1024
+_MANY_LINES: Final = 64
 _LAST_LINES: Final = 10
 _LAST_CHARACTERS: Final = 2000
 # The exit of a process and the ends of its stdin and stdout come in any order, the one soon after the other.
@@ -42,7 +46,7 @@ class ProcessTransport:
             launch = await self._launch(server, toolbox)
             if launch.command is None:
                 raise CannotConnect(f"remote servers ({server.transport}) are not supported by this version")
-            link = ChildLink(launch.secrets, receive)
+            link = ChildLink(launch.secrets, receive, lambda: not self._paused)
             cwd = os.path.join(self._folder, launch.cwd) if launch.cwd else None
             env = {**launch.env, chains.VARIABLE: chain}
             try:
@@ -97,18 +101,30 @@ class ProcessTransport:
 class ChildLink:
     """A `Link` to a server over the pipes of its process."""
 
-    def __init__(self, secrets: Sequence[str], receive: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        secrets: Sequence[str],
+        receive: Callable[[bytes], None],
+        may_read: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`may_read`: whether the client takes what it gets."""
         self._loop = asyncio.get_running_loop()
         self.gone: asyncio.Future[str] = self._loop.create_future()
         self.child: Child
         self._secrets = secrets
         self._receive = receive
+        self._may_read = may_read
         self._lines = Lines()
+        self._untaken: deque[bytes] = deque()  # what was read and waits for its turn
+        self._owned = False
         self._stdout_ended = False
         self._exit = ""  # how the process exited, once it has
 
     def own(self, child: Child) -> None:
         self.child = child
+        self._owned = True
+        if self._untaken:
+            child.pause_reading()
         child.exited.add_done_callback(self._exited)
         child.stdin_closed.add_done_callback(self._stdin_closed)
 
@@ -138,6 +154,30 @@ class ChildLink:
 
     def heard(self, data: bytes) -> None:
         """What the child wrote on its stdout; `b""` is its end."""
+        if self._untaken or (len(data) > _PIECE and data.count(b"\n") > _MANY_LINES):
+            self._take_in_turns(data)
+        else:
+            self._take(data)
+
+    def _take_in_turns(self, data: bytes) -> None:
+        if not self._untaken:
+            self._loop.call_soon(self._take_a_piece)
+        self._untaken.append(data)
+        if self._owned:  # before that it is a matter of a few turns
+            self.child.pause_reading()
+
+    def _take_a_piece(self) -> None:
+        """Take some of what was read; all else that goes on has a turn before the next piece."""
+        data = self._untaken.popleft()
+        if len(data) > _PIECE:
+            self._untaken.appendleft(data[_PIECE:])
+        if self._untaken:
+            self._loop.call_soon(self._take_a_piece)
+        elif self._owned and self._may_read():
+            self.child.resume_reading()
+        self._take(data[:_PIECE])
+
+    def _take(self, data: bytes) -> None:
         if self.gone.done():
             return
         if not data:

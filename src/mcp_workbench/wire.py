@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from .raw_json import Payload, Reader, encoded
+from .raw_json import Payload, Reader, begins_with, encoded
 
 LONGEST_LINE: Final = 16 * 1024 * 1024
 # A piece of a line that is smaller is gathered with its neighbours: an object of its own would outweigh it.
@@ -107,21 +107,28 @@ read_envelope = Reader(Envelope)
 
 # Where peers write the id: most at the beginning, the TypeScript SDK at the end. Compiled when first needed.
 _ID: Final = rb'"id"\s*:\s*(-?\d+|"[^"\\]*")\s*'
+_VERSION: Final = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _BESIDE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*'
 _ID_FIRST: Final = rb"\s*\{\s*(?:" + _BESIDE + rb",\s*)*" + _ID + b","
 _ID_LAST: Final = rb",\s*" + _ID + rb"(?:,\s*" + _BESIDE + rb")*\}\s*\Z"
+# Half a frame may end with the id of something else: beside the version it is the frame's own.
+_ID_BESIDE_VERSION: Final = rb",\s*(?:%b,\s*%b|%b,\s*%b),?\s*\}\s*\Z" % (_VERSION, _ID, _ID, _VERSION)
 
 
 def id_of(frame: Payload) -> bytes | None:
-    """The id in a frame that is damaged (`NaN` and its like) or too long, where it can still be told."""
+    """The id in a frame that is damaged (`NaN`, a comma too many) or too long, where it can still be told."""
     if isinstance(frame, TooLong):
         return _id_at_an_end(frame)
+    frame = bytes(frame)
+    if b'"id"' not in frame or not begins_with(b"{", frame):
+        return None
     try:
-        value = json.loads(bytes(frame))
+        value = json.loads(frame)
     except RecursionError:
         return _id_at_an_end(frame)
     except ValueError:
-        return None
+        found = re.match(_ID_FIRST, frame) or re.search(_ID_BESIDE_VERSION, frame[-_AN_END:])
+        return found[found.lastindex or 1] if found else None
     key = value.get("id") if isinstance(value, dict) else None
     return encoded(key) if isinstance(key, int | str) and not isinstance(key, bool) else None
 

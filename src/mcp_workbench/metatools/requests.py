@@ -61,6 +61,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Reader(raw_json.Reader[T]):
     """Reads what a meta-tool is asked; says all that is wrong with it at once."""
 
+    takes_lone_surrogates = False
+
     def __call__(self, frame: Payload) -> T:
         try:
             return self._fast(frame)
