@@ -47,8 +47,10 @@ format: setup
 	@$(BIN)/ruff check -q --fix .
 	@$(BIN)/ruff format -q .
 
+# With DATA, a folder as `make eval` takes it, also what agents are told, in tokens.
 bench: setup
 	@$(BIN)/python -m bench --out bench/last.json
+	@if [ -n "$(DATA)" ]; then $(BIN)/python -m evals.tokens --data $(DATA); fi
 
 # DATA is a folder with tools.jsonl and queries.jsonl: docs/search.md says what stands in them.
 eval: setup

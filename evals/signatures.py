@@ -1,14 +1,12 @@
 """`python -m evals.signatures --data FOLDER`: whether signatures tell what schemas say; what forms cost.
 
-The folder has `tools.jsonl` (server, category, tool, description, inputSchema) and `queries.jsonl` (query).
+The folder has `tools.jsonl` (server, category, tool, description, inputSchema).
 """
 
 import argparse
 import json
 import math
-import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from mcp_workbench.config import Toolbox
 from mcp_workbench.counting import counter
 from mcp_workbench.metatools import answers, forms
 from mcp_workbench.metatools.answers import Connected
-from mcp_workbench.naming import Origin
 from mcp_workbench.offers import Offer
 from mcp_workbench.schemas import signatures
 from mcp_workbench.schemas.signatures import Room, Signature, signature
@@ -29,7 +26,6 @@ CALLS = forms.Calls("use_tool", "describe_tools")
 ROOMS = {"opening": forms.BRIEF, "search": signatures.AMPLE, "little": Room(60, 60)}
 
 MOST_OF_FLAT = 0.2
-MOST_FOR_SEARCH = 600
 
 Count = Callable[[str], int]
 Row = Mapping[str, Any]
@@ -39,14 +35,12 @@ Toolboxes = dict[str, dict[str, list[Offer]]]
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m evals.signatures", description=__doc__)
-    parser.add_argument(
-        "--data", type=Path, required=True, help="a folder with tools.jsonl and queries.jsonl"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="a folder with tools.jsonl")
     folder = parser.parse_args().data
-    tools, queries = rows(folder / "tools.jsonl"), rows(folder / "queries.jsonl")
+    tools = rows(folder / "tools.jsonl")
     count, exact = counter()
     print(f"Tokens are {'counted with o200k_base' if exact else 'estimated'}.\n")
-    told = [told_as_meant(tools), openings(tools, count), searches(tools, queries, count)]
+    told = [told_as_meant(tools), openings(tools, count)]
     if exact:
         estimates(tools, count)
     return 0 if all(told) else 1
@@ -127,34 +121,6 @@ def grouped(tools: Iterable[Row], grouping: str) -> Toolboxes:
 def full_text(name: str, served: Sequence[forms.Served]) -> str:
     connected = [Connected(*it) for it in served]
     return answers.opened(Toolbox(name, None, {}), connected, [])
-
-
-def searches(tools: Sequence[Row], queries: Sequence[Row], count: Count) -> bool:
-    """The size of an answer; which tools are found by common words is near enough for that."""
-    ranked = by_common_words([(Origin(row["category"], row["server"]), offer(row)) for row in tools])
-    answers_ = (ranked(row["query"])[: forms.MOST_FOUND] for row in queries)
-    sizes = sorted(count(forms.search_text(found, len(tools), 0, CALLS)) for found in answers_)
-    p95 = sizes[math.ceil(0.95 * len(sizes)) - 1]
-    print(
-        f"answers to {len(sizes)} searches: mean {sum(sizes) / len(sizes):.0f}, p95 {p95}, max {sizes[-1]}\n"
-    )
-    return p95 <= MOST_FOR_SEARCH
-
-
-def by_common_words(everything: Sequence[forms.Hit]) -> Callable[[str], list[forms.Hit]]:
-    texts = [words(bytes(tool.definition).decode()) for _, tool in everything]
-    seen = Counter(word for text in texts for word in text)
-
-    def ranked(query: str) -> list[forms.Hit]:
-        asked = words(query)
-        scores = [sum(1 / seen[word] for word in asked & text) for text in texts]
-        return [everything[at] for at in sorted(range(len(texts)), key=lambda at: -scores[at])[:8]]
-
-    return ranked
-
-
-def words(text: str) -> set[str]:
-    return set(re.findall(r"[a-z]+|[^\W\d_a-zA-Z]", text.lower()))
 
 
 # How well it is estimated -------------------------------------------------------------------------

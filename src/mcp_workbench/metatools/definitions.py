@@ -22,6 +22,8 @@ WORTH_SEARCHING: Final = 40
 NO_DESCRIPTION: Final = "No description provided"
 # Clients cut a tool's description at 2 KB.
 LONGEST_DESCRIPTION: Final = 2000
+# Where `instructions` and the parameter's `enum` name all toolboxes, a third list of them is kept short.
+LONGEST_THIRD_LIST: Final = 300
 
 NOTHING_CONFIGURED: Final = """\
 No toolboxes configured.
@@ -171,11 +173,12 @@ def _open_description(config: Config, fixed: Collection[str], describes: bool) -
         return f"{opening} No toolboxes are configured."
     described = "".join(f"\n{toolbox.name}: {toolbox.description or NO_DESCRIPTION}" for toolbox in toolboxes)
     named = f" {', '.join(config.toolboxes)}"
+    longest = LONGEST_DESCRIPTION if describes else LONGEST_THIRD_LIST
     for told in (described, named) if describes else (named,):
         form = f"{opening} Toolboxes:{told}"
-        if len(form.encode()) <= LONGEST_DESCRIPTION:
+        if len(form.encode()) <= longest:
             return form
-    shown, room = f"{opening} Toolboxes: ", LONGEST_DESCRIPTION - len(opening.encode()) - 60
+    shown, room = f"{opening} Toolboxes: ", longest - len(opening.encode()) - 60
     for at, name in enumerate(config.toolboxes):
         room -= len(name.encode()) + 2
         if room < 0:
