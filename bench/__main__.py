@@ -26,6 +26,7 @@ def main() -> int:
     options = arguments()
     compile_package()
     with tempfile.TemporaryDirectory(prefix="mcp-workbench-bench-") as folder:
+        os.environ["XDG_CACHE_HOME"] = folder  # what is measured here is not to be remembered elsewhere
         ground = Ground(Path(folder), options.command)
         try:
             figures = uvloop.run(measured(ground, QUICK if options.quick else Plan(), options.only))

@@ -345,7 +345,7 @@ async def all_sides(script: Json, folder: Path) -> AsyncIterator[Sides]:
 
         async def through(mode: str) -> Client:
             (place := folder / mode).mkdir()
-            config = {**toolboxes(**{TOOLBOX: {SERVER: fake(**script)}}), "toolMode": mode}
+            config = {**toolboxes(**{TOOLBOX: {SERVER: fake(**script)}}), "toolMode": mode, "search": False}
             client = await stack.enter_async_context(serving(config, place, capabilities=CAPABILITIES))
             await client.open(TOOLBOX)
             return client

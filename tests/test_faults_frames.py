@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these look into
 MIB = 1024 * 1024
 LIMIT = 16 * MIB
 # Pings take well under a millisecond; a buffer that is searched anew for each chunk takes seconds.
-LIVELY = 1.0
+LIVELY = 5.0
 
 NOISE = [
     "Server v1.2.3 listening on stdio…",

@@ -78,7 +78,9 @@ def written(folder: Path, config: Json) -> Path:
 
 def through_workbench(folder: Path, config: Json) -> StdioServerParameters:
     return StdioServerParameters(
-        command=COMMAND[0], args=[*COMMAND[1:], "--config", str(written(folder, config))]
+        command=COMMAND[0],
+        # The SDK's client hands little of the environment on: the cache would be that of whoever runs this.
+        args=[*COMMAND[1:], "--config", str(written(folder, config)), "--catalogue", ":memory:"],
     )
 
 

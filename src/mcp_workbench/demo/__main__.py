@@ -7,8 +7,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from mcp_workbench.counting import counter
 from mcp_workbench.demo.client import Client, SessionError
-from mcp_workbench.demo.tokens import counter
 
 WIDTH = 100
 LINE = 80  # JSON that is longer is indented
@@ -37,7 +37,16 @@ def main() -> int:
         config = Path(folder, "workbench-config.json")
         config.write_text(json.dumps(configuration(sys.executable)))
         try:
-            with Client([sys.executable, "-m", "mcp_workbench", "--config", str(config)]) as client:
+            command = (
+                sys.executable,
+                "-m",
+                "mcp_workbench",
+                "--config",
+                str(config),
+                "--catalogue",
+                ":memory:",
+            )
+            with Client(command) as client:
                 tour(client)
         except SessionError as error:
             print(f"The demo could not go on: {error}", file=sys.stderr)
@@ -126,7 +135,8 @@ def show_opening(opening: str) -> None:
 
 
 def show_tokens(fixed: str, openings: list[str]) -> None:
-    tokens, how = counter()
+    tokens, exact = counter()
+    how = "counted with o200k_base" if exact else "estimated"
     listings = [json.loads(opening)["tools"] for opening in openings]
     flat = [compact(as_listed(tool)) for listing in listings for tool in listing]
     per_tool = sum(map(tokens, flat)) / len(flat)
