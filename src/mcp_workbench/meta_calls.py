@@ -42,6 +42,7 @@ class MetaCalls:
         results: Results,
         announce: Callable[[], None],
         fixed: Collection[str],
+        ways_on: forms.Calls,
     ) -> None:
         """`announce` tells the client of lists that its own call has changed."""
         self._config = config
@@ -52,8 +53,7 @@ class MetaCalls:
         self._results = results
         self._announce = announce
         self._fixed = fixed
-        prefix = config.meta_tool_prefix
-        self._names = forms.Calls(prefix + USE, prefix + DESCRIBE)
+        self._ways_on = ways_on
         self.by_name: dict[str, Callable[[Payload, Meta], Answering]] = {
             OPEN: self._open,
             USE: self._use,
@@ -114,8 +114,8 @@ class MetaCalls:
         configured = self._config.toolboxes[toolbox]
         all_forms: dict[str, Callable[[], str]] = {
             "full": lambda: answers.opened(configured, connected, failures),
-            "signatures": lambda: forms.signatures_text(toolbox, served, failures, self._names),
-            "names": lambda: forms.names_text(toolbox, served, failures, self._names),
+            "signatures": lambda: forms.signatures_text(toolbox, served, failures, self._ways_on),
+            "names": lambda: forms.names_text(toolbox, served, failures, self._ways_on),
         }
         if asked.max_tokens is None:
             form = asked.detail or self._config.detail
@@ -159,7 +159,7 @@ class MetaCalls:
         found = [(hit.origin, hit.tool) for hit in hits]
         for origin in {origin for origin, _ in found}:
             self._results.told(origin.toolbox, in_short=True)
-        return answers.text_result(forms.search_text(found, total, unseen, self._names))
+        return answers.text_result(forms.search_text(found, total, unseen, self._ways_on))
 
     async def _describe(self, arguments: Payload, meta: Meta) -> Answer:
         found, failures = await self._library.described(tools_to_describe(arguments))

@@ -63,12 +63,9 @@ class Session:
         bare = fixed[0] if len(fixed) == 1 else ""
         prefix, counts = config.meta_tool_prefix, knowledge.tool_counts
         self._greeting = definitions.greeting(config, counts, fixed)
-        self._meta_tools = partial(
-            definitions.meta_tools,
-            config,
-            searchable=definitions.is_searchable(config, counts),
-            fixed=fixed,
-        )
+        searchable = definitions.is_searchable(config, counts)
+        self._meta_tools = partial(definitions.meta_tools, config, searchable=searchable, fixed=fixed)
+        ways_on = definitions.ways_on(config, searchable=searchable)
         own_names = [prefix + own for own in self._meta_tools()]
         self._view = View(
             NativeNames(servers, reserved=own_names, without_prefix=bare),
@@ -80,7 +77,7 @@ class Session:
         library = Library(config, knowledge, self.workbench)
         announce = partial(self._announce, asked=True)
         self._calls = MetaCalls(
-            config, self.peer, self.workbench, library, self._view, results, announce, fixed
+            config, self.peer, self.workbench, library, self._view, results, announce, fixed, ways_on
         )
         by_name = self._calls.by_name
         self._tools = {prefix + own: by_name[own] for own in self._meta_tools()}

@@ -30,10 +30,12 @@ def run(asked: Namespace) -> int:
     known = console.knowledge(configuration, place, asked.catalogue)
     seen = known.remembered(configuration.servers())
     count, is_exact = counter()
+    searchable = definitions.is_searchable(configuration, known.tool_counts)
+    calls = definitions.ways_on(configuration, searchable=searchable)
     rows = [
         *_at_start(configuration, known.tool_counts, seen, count),
-        *_openings(configuration, seen, count),
-        *_searches(configuration, seen, count),
+        *_openings(configuration, seen, calls, count),
+        *_searches(configuration, seen, calls, count),
     ]
     width = max(len(what) for what, _ in rows)
     table = "\n".join(f"{what:{width}}  {tokens:>7,}" for what, tokens in rows)
@@ -57,8 +59,7 @@ def _at_start(configuration: Config, counts: Mapping[str, int], seen: Seen, coun
     yield f"  {len(own)} meta-tools", listed
 
 
-def _openings(configuration: Config, seen: Seen, count: Count) -> Iterator[Row]:
-    calls = _calls(configuration)
+def _openings(configuration: Config, seen: Seen, calls: forms.Calls, count: Count) -> Iterator[Row]:
     for toolbox in configuration.toolboxes.values():
         connected = [
             Connected(origin.server, it.instructions, [*it.tools.values()])
@@ -72,7 +73,7 @@ def _openings(configuration: Config, seen: Seen, count: Count) -> Iterator[Row]:
             yield "  names", count(forms.names_text(toolbox.name, served, (), calls))
 
 
-def _searches(configuration: Config, seen: Seen, count: Count) -> Iterator[Row]:
+def _searches(configuration: Config, seen: Seen, calls: forms.Calls, count: Count) -> Iterator[Row]:
     index = Index(shipped_table)
     for origin, it in seen.items():
         about = configuration.toolboxes[origin.toolbox].description
@@ -80,7 +81,7 @@ def _searches(configuration: Config, seen: Seen, count: Count) -> Iterator[Row]:
     queries = [query for it in seen.values() for tool in it.tools.values() if (query := _says(tool))]
     if queries:
         asked = queries[:: len(queries) // _MOST_SEARCHES + 1]
-        sizes = _answers(index, asked, _calls(configuration), count)
+        sizes = _answers(index, asked, calls, count)
         yield f"a search, mean of {len(asked)}", round(mean(sizes))
 
 
@@ -97,8 +98,3 @@ def _says(tool: Offer) -> str:
     except Malformed:
         return ""
     return first_sentence(described or "")
-
-
-def _calls(configuration: Config) -> forms.Calls:
-    prefix = configuration.meta_tool_prefix
-    return forms.Calls(prefix + definitions.USE, prefix + definitions.DESCRIBE)

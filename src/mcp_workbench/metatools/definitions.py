@@ -7,6 +7,7 @@ from .. import raw_json
 from ..config import Config, Toolbox
 from ..config_file import Detail
 from ..eras import Greeting
+from .forms import Calls
 
 OPEN: Final = "open_toolbox"
 USE: Final = "use_tool"
@@ -78,6 +79,13 @@ def is_searchable(config: Config, tool_counts: Mapping[str, int]) -> bool:
     if config.search == "auto":
         return sum(tool_counts.values()) > WORTH_SEARCHING
     return config.search
+
+
+def ways_on(config: Config, *, searchable: bool) -> Calls:
+    """What texts about tools point to: how these are called, and where their whole definitions are."""
+    prefix = config.meta_tool_prefix
+    describes = searchable or config.detail != "full"
+    return Calls(prefix + USE, prefix + DESCRIBE if describes else f"{prefix}{OPEN} with detail full")
 
 
 def meta_tools(

@@ -28,7 +28,7 @@ Served = tuple[str, Payload, Sequence[Offer]]  # a server, what it says about it
 
 
 class Calls(NamedTuple):
-    """The names of the meta-tools that these texts point to."""
+    """What these texts point to: the tool that calls, and what gives whole definitions."""
 
     use: str
     describe: str
