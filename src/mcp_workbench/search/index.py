@@ -32,6 +32,7 @@ _SENTENCES: Final = 5.0
 
 # A tool that shares no word with the query is a match from this cosine on.
 _NEAR: Final = 0.25
+_NEAR_BY_SENTENCES: Final = 0.1
 
 _LONGEST_QUERY: Final = 2_000
 _MOST_WISHES: Final = 4
@@ -150,7 +151,7 @@ class Index:
         self, query: str, place: Vector | None, sentences: SentenceMeanings
     ) -> dict[int, float]:
         words_too = self._by_words(query, _WORDS_BESIDE_SENTENCES)
-        return _with_cosines(words_too, sentences.space.cosines(place), _SENTENCES)
+        return _with_cosines(words_too, sentences.space.cosines(place), _SENTENCES, _NEAR_BY_SENTENCES)
 
     def _by_words(self, query: str, weight: float) -> dict[int, float]:
         found = self._ranking.scores(stems(words(query)))
@@ -159,7 +160,7 @@ class Index:
         meanings = self._up_to_date()
         if meanings is None:
             return scores
-        return _with_cosines(scores, meanings.space.cosines(meanings.place(query)), weight)
+        return _with_cosines(scores, meanings.space.cosines(meanings.place(query)), weight, _NEAR)
 
     def _up_to_date(self) -> WordMeanings | None:
         if self._meanings is None:
@@ -174,10 +175,10 @@ class Index:
         return self._meanings
 
 
-def _with_cosines(scores: dict[int, float], cosines: Scores, weight: float) -> dict[int, float]:
+def _with_cosines(scores: dict[int, float], cosines: Scores, weight: float, near: float) -> dict[int, float]:
     for number, cosine in cosines.items():
         if number in scores:
             scores[number] += weight * cosine
-        elif cosine >= _NEAR:
+        elif cosine >= near:
             scores[number] = weight * cosine
     return scores
