@@ -1,6 +1,7 @@
 """Tier 1: results that are too large: what is kept, what is shown, and how the rest is read."""
 
 import asyncio
+import errno
 import json
 import os
 import stat
@@ -154,6 +155,8 @@ ROWS = [{"id": n, "name": f"row {n}"} for n in range(300)]
         (json.dumps(ROWS), {"result": ROWS}),
         (json.dumps({"rows": ROWS}, indent=2), {"rows": ROWS}),
         (LINES, {"result": LINES}),
+        (LINES, {"content": LINES}),
+        (json.dumps(ROWS), {"rows": ROWS}),
     ],
 )
 def test_structured_content_that_says_the_same_is_dropped_and_kept_once(said: str, structured: Any) -> None:
@@ -391,8 +394,10 @@ async def test_what_is_no_pattern_is_refused(store: KeptResults) -> None:
 needs_jq = pytest.mark.skipif(find_spec("jq") is None, reason="jq is an extra")
 
 
-@pytest.mark.skipif(find_spec("jq") is not None, reason="jq is there")
-async def test_without_jq_it_is_said_how_to_get_it(store: KeptResults) -> None:
+async def test_without_jq_it_is_said_how_to_get_it(
+    store: KeptResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InvalidParameters, match=r"pip install 'mcp-workbench\[jq\]'"):
         await asked(store, "{}", jq=".")
 
@@ -497,6 +502,27 @@ os._exit(9)
     assert len(list(tmp_path.iterdir())) == 2
     for store in (living, new):
         store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = KeptResults(str(tmp_path))
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "rename", full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                store.keep(b"kept")
+    assert list(tmp_path.iterdir()) == []
+    assert store.read(store.keep(b"kept")) == b"kept"
+    with monkeypatch.context() as broken:
+        broken.setattr("mcp_workbench.kept_results.store._write", full)
+        with pytest.raises(OSError, match="No space left"):
+            store.keep(b"more")
+    assert store.read(store.keep(b"kept")) == b"kept"
+    store.close()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -242,6 +242,59 @@ async def test_many_calls_at_once_get_their_own_answers(tmp_path: Path) -> None:
         assert await echoes == [str(number) for number in range(100)]
 
 
+# Refused arguments and long results ---------------------------------------------------------------
+
+
+async def test_how_the_official_server_refuses_arguments_is_understood_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    refused: list[tuple[str, Json]] = [("place", {}), ("place", {"name": 5}), ("add", {"a": 1, "b": []})]
+    failed: list[tuple[str, Json]] = [("fails", {"why": "login required"}), ("breaks", {}), ("none", {})]
+    async with client_of(tmp_path, "legacy", typed=ENTRIES["typed"]) as client:
+        await client.call_tool("open_toolbox", {"toolbox_name": "box", "detail": "names"})
+        for tool, arguments in refused:
+            result = await client.call_tool("use_tool", use("typed", tool, arguments))
+            own, beside = (block.text for block in result.content if block.type == "text")
+            assert result.is_error
+            assert own.startswith(f"Error executing tool {tool}: ")
+            assert beside.startswith(f'Input schema of {tool}: {{"')
+        for tool, arguments in failed:
+            result = await client.call_tool("use_tool", use("typed", tool, arguments))
+            assert result.is_error
+            assert len(result.content) == 1
+
+
+@pytest.mark.parametrize("way", ["proxy", "dynamic", "fixed"])
+async def test_the_official_client_takes_results_that_are_shown_in_part(tmp_path: Path, way: str) -> None:
+    items = {"items": [{"n": n} for n in range(2000)]}
+    content = [{"type": "text", "text": "2,000 items"}]
+    schema = {"type": "object", "properties": {"items": {"type": "array"}}, "required": ["items"]}
+    listed = {
+        "name": "list",
+        "does": "result",
+        "with": {"json": json.dumps({"content": content, "structuredContent": items})},
+        "inputSchema": {"type": "object"},
+        "outputSchema": schema,
+    }
+    config = toolboxes(box={"it": fake(tools=[listed]) | {"maxResultTokens": 600}})
+    started = through_workbench(tmp_path, config | {"toolMode": "dynamic" if way == "dynamic" else "proxy"})
+    started.args += ["--toolbox", "box"] * (way == "fixed")
+    async with Client(started, mode="legacy") as client:
+        await client.call_tool("open_toolbox", {"toolbox_name": "box"})
+        await all_tools(client)
+        names = {"dynamic": "box__it_list", "fixed": "it_list", "proxy": "use_tool"}
+        result = await client.call_tool(names[way], use("it", "list", {}) if way == "proxy" else {})
+        assert not result.is_error
+        assert result.structured_content is None
+        (link,) = (block for block in result.content if block.type == "resource_link")
+        (whole,) = (await client.read_resource(link.uri)).contents
+        assert isinstance(whole, types.TextResourceContents)
+        assert json.loads(whole.text) == items
+        handle = link.uri.rpartition("/")[2]
+        part = await client.call_tool("read_result", {"handle": handle, "grep": '"n": 77}'})
+        assert '{"n": 77}' in part.content[0].text  # type: ignore[union-attr]
+
+
 # All that a server may offer, ask and tell ------------------------------------------------------
 
 

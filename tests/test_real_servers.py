@@ -115,6 +115,57 @@ async def test_everything_is_answered_as_it_is_directly(tmp_path: Path) -> None:
         assert (await same(direct, through, "get-sum", {"a": "two"}))["isError"]
 
 
+# Calls that a server refuses for their arguments, and calls that fail for another reason.
+REFUSED: list[tuple[str, str, Json]] = [
+    ("everything", "echo", {}),
+    ("everything", "get-sum", {"a": "two", "b": 1}),
+    ("everything", "get-annotated-message", {"messageType": "none"}),
+    ("files", "read_text_file", {}),
+    ("files", "edit_file", {"path": "x", "edits": [{"old": "a"}]}),
+    ("memory", "create_entities", {"entities": [{"name": "Ada"}]}),
+]
+FAILED: list[tuple[str, str, Json]] = [
+    ("files", "read_text_file", {"path": "/no/such/file"}),
+    ("memory", "add_observations", {"observations": [{"entityName": "nobody", "contents": ["x"]}]}),
+]
+
+
+async def test_refused_arguments_come_back_with_the_schema_after_a_short_opening(tmp_path: Path) -> None:
+    box = {
+        "everything": server("everything"),
+        "files": server("filesystem", str(tmp_path)),
+        "memory": {**server("memory"), "env": {"MEMORY_FILE_PATH": str(tmp_path / "memory")}},
+    }
+    async with serving(toolboxes(box=box), tmp_path) as client:
+        await client.result("open_toolbox", {"toolbox_name": "box", "detail": "signatures"})
+        for name, tool, arguments in REFUSED:
+            result = await client.use("box", name, tool, **arguments)
+            own, beside = (block["text"] for block in result["content"])
+            assert "-32602" in own
+            assert beside.startswith(f"Input schema of {tool}: {{")
+        for name, tool, arguments in FAILED:
+            result = await client.use("box", name, tool, **arguments)
+            assert result["isError"]
+            assert len(result["content"]) == 1
+        # Text for numbers and objects is mended before it is sent.
+        assert "4.5" in await client.text("box", "everything", "get-sum", a="2", b="2.5")
+        entity = {"name": "Ada", "entityType": "person", "observations": ["writes"]}
+        assert "Ada" in await client.text("box", "memory", "create_entities", entities=json.dumps([entity]))
+
+
+async def test_a_long_file_is_shown_in_part_and_read_on(tmp_path: Path) -> None:
+    lines = [f"{n}: ünïcödé ☃" for n in range(5000)]
+    (tmp_path / "long.txt").write_text("\n".join(lines))
+    entry = server("filesystem", str(tmp_path)) | {"maxResultTokens": 600}
+    async with serving(toolboxes(box={"it": entry}), tmp_path) as client:
+        result = await client.use("box", "it", "read_text_file", path=str(tmp_path / "long.txt"))
+        assert "structuredContent" not in result
+        (link,) = (block for block in result["content"] if block["type"] == "resource_link")
+        handle = link["uri"].rpartition("/")[2]
+        part = await client.result("read_result", {"handle": handle, "grep": "^4321: "})
+        assert part["content"][0]["text"] == f"4322: {lines[4321]}"
+
+
 async def test_progress_of_a_long_operation_arrives_before_its_end(tmp_path: Path) -> None:
     async with serving(toolboxes(box={"it": server("everything")}), tmp_path) as client:
         await client.open("box")

@@ -1,22 +1,28 @@
 """Tier 2: toolboxes that open, serve and close, and the conversation with a client, all in memory."""
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcp_workbench import config
+from mcp_workbench import config, downstream
 from mcp_workbench.config import Config, Server
 from mcp_workbench.eras import Declared
 from mcp_workbench.errors import CallError, CallInterrupted, NotFound, ServerUnavailable, ToolboxNotOpen
+from mcp_workbench.kept_results import store
 from mcp_workbench.lifecycle import RestartPolicy
 from mcp_workbench.link import CannotConnect, Connect
 from mcp_workbench.metatools.requests import Address
 from mcp_workbench.raw_json import Payload
 from mcp_workbench.results import Results
+from mcp_workbench.schemas import mending
+from mcp_workbench.schemas.mending import Mender, mender_of
 from mcp_workbench.session import Session
 from mcp_workbench.toolbox import Toolbox
 from mcp_workbench.wire import Answer
@@ -537,14 +543,17 @@ async def test_a_server_that_cannot_even_be_ended_leaves_its_siblings_alone(
 class Client:
     """A client's end of a session: asks, and keeps what it is told of its own accord."""
 
-    def __init__(self, servers: Fakes, configuration: Config, fixed: Sequence[str] = ()) -> None:
+    def __init__(
+        self, servers: Fakes, configuration: Config, fixed: Sequence[str] = (), runtime: str = ""
+    ) -> None:
+        """`runtime` is the folder in which long results are kept."""
         self.session = Session(
             configuration,
             reaching(servers),
             self._take,
             Declared("ours"),
             knowledge_of(configuration),
-            Results(configuration, {}),
+            Results(configuration, {"XDG_RUNTIME_DIR": runtime}),
             fixed,
         )
         self.lines: list[Any] = []
@@ -1038,3 +1047,160 @@ async def test_nothing_is_asked_of_a_client_before_it_has_said_more_than_its_gre
         else:
             agent.say(dumped({"jsonrpc": "2.0", "method": word}))
         await until(lambda: [line for line in agent.lines if line.get("method") == "roots/list"])
+
+
+# What is made of arguments and results ------------------------------------------------------------
+
+
+def called(name: str, **arguments: Any) -> Json:
+    return {"tool": {"toolbox": "dev", "server": "files", "tool": name}, "arguments": arguments}
+
+
+def taking(kind: str) -> Json:
+    return {"type": "object", "properties": {"x": {"type": kind}}}
+
+
+@on_a_clock
+async def test_a_schema_is_read_once_for_all_calls_and_again_when_it_may_have_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[bytes] = []
+
+    def counted(definition: bytes) -> Mender:
+        read.append(definition)
+        return mender_of(definition)
+
+    monkeypatch.setattr(downstream, "mender_of", counted)
+    servers = {"dev/files": changing(tool("read", inputSchema=taking("integer")), tool("write"))}
+    files = servers["dev/files"]
+    async with client(servers) as agent:
+        await agent.call("open_toolbox", {"toolbox_name": "dev"})
+        assert read == []
+        for _ in range(3):
+            await agent.call("use_tool", called("read", x="5"))
+        assert len(read) == 1
+        files.tools[0] = tool("read", inputSchema=taking("string"))
+        files.tools.append(tool("new"))
+        files.list_changed()
+        await agent.call("use_tool", called("new"))  # which waits for the listing
+        await agent.call("use_tool", called("read", x="5"))
+    assert len(read) == 3
+    sent = [it["params"]["arguments"] for it in files.asked("tools/call")]
+    assert sent == [{"x": 5}, {"x": 5}, {"x": 5}, {}, {"x": "5"}]
+
+
+@on_a_clock
+async def test_arguments_of_a_tool_that_takes_text_alone_are_not_even_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = 0
+    look = mending._in_object
+
+    def counted(frame: Payload, plan: Any) -> Payload:
+        nonlocal looked
+        looked += 1
+        return look(frame, plan)
+
+    monkeypatch.setattr(mending, "_in_object", counted)
+    texts = tool("read", inputSchema=taking("string"))
+    servers = {"dev/files": FakeServer(texts, tool("write", inputSchema=taking("integer")))}
+    async with client(servers) as agent:
+        for name in ("read", "read", "write"):
+            await agent.call("use_tool", called(name, x="text"))
+    assert looked == 1
+
+
+@asynccontextmanager
+async def limited(servers: Fakes, folder: Path) -> AsyncIterator[Client]:
+    """A client to whom long results of `dev/files` are shown in part."""
+    configuration = configured(*servers)
+    configuration.toolboxes["dev"].servers["files"] = server_entry(max_result_tokens=600)
+    agent = Client(servers, configuration, runtime=str(folder))
+    async with agent.session.workbench:
+        yield agent
+    agent.session.results.close()
+    assert os.listdir(folder) == []
+
+
+@on_a_clock
+async def test_what_a_full_disk_cannot_keep_passes_whole_and_what_it_kept_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    servers = fakes("dev/files")
+    whole = {"content": [{"type": "text", "text": "x" * 10_000}], "structuredContent": {"y": "y" * 10_000}}
+    servers["dev/files"].behave("tools/call", whole)
+    async with limited(servers, tmp_path) as agent:
+        cut = await agent.call("use_tool", called("read"))
+        assert "structuredContent" not in cut
+        write, left = store._write, [b"x"]
+
+        def filling(path: str, data: bytes) -> None:
+            if not left:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(path, left.pop() and data)
+
+        monkeypatch.setattr(store, "_write", filling)
+        for _ in range(3):  # at first one of two parts can be kept
+            assert await agent.call("use_tool", called("read")) == whole
+        handle = cut["content"][-1]["uri"].rpartition("/")[2]
+        part = await agent.call("read_result", {"handle": handle, "grep": "yyyy"})
+        assert "isError" not in part
+
+
+@on_a_clock
+async def test_links_to_what_another_workbench_keeps_lead_to_it(tmp_path: Path) -> None:
+    uri = f"workbench-result://{'0' * 32}"
+    files = changing(tool("read"))
+    link = {"type": "resource_link", "uri": uri, "name": "log"}
+    files.behave("tools/call", {"content": [{"type": "text", "text": "x" * 10_000}, link]})
+    files.behave("resources/read", {"contents": [{"uri": uri, "text": "theirs"}]})
+    servers = {"dev/files": files}
+    async with limited(servers, tmp_path) as agent:
+        result = await agent.call("use_tool", called("read"))
+        assert result["content"][1] == link
+        theirs = await agent.ask("resources/read", {"uri": uri})
+        ours = await agent.ask("resources/read", {"uri": result["content"][2]["uri"]})
+    assert theirs["result"]["contents"][0]["text"] == "theirs"
+    assert ours["result"]["contents"][0]["text"] == "x" * 10_000
+    assert [it["params"]["uri"] for it in files.asked("resources/read")] == [uri]
+
+
+@on_a_clock
+async def test_a_cancellation_reaches_the_server_also_where_something_is_made_of_its_answer(
+    tmp_path: Path,
+) -> None:
+    servers = fakes("dev/files")
+    files = servers["dev/files"]
+    async with limited(servers, tmp_path) as agent:
+        await agent.call("open_toolbox", {"toolbox_name": "dev", "detail": "names"})
+        files.hang("tools/call")
+        key = agent.send("tools/call", {"name": "use_tool", "arguments": called("read")})
+        await until(lambda: files.asked("tools/call"))
+        agent.say(
+            dumped({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": key}})
+        )
+        await a_few_turns()
+        (cancelled,) = files.asked("notifications/cancelled")
+        assert cancelled["params"]["requestId"] == files.asked("tools/call")[0]["id"]
+        files.answer(files.asked("tools/call")[0], {"content": []})
+        await a_few_turns()
+        assert agent.answers(key) == []
+
+
+@on_a_clock
+async def test_what_made_room_for_other_results_is_said_to_be_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(store.KeptResults.__init__, "__defaults__", (store.MOST_BYTES, 3))
+    servers = fakes("dev/files")
+    servers["dev/files"].behave("tools/call", {"content": [{"type": "text", "text": "x" * 10_000}]})
+    async with limited(servers, tmp_path) as agent:
+        results = [await agent.call("use_tool", called("read")) for _ in range(5)]
+        uris = [result["content"][-1]["uri"] for result in results]
+        for uri, is_kept in zip(uris, [False, False, True, True, True], strict=True):
+            part = await agent.call("read_result", {"handle": uri.rpartition("/")[2], "lines": "1+9999"})
+            text = "x\n[line 1 of 1]" if is_kept else "not kept any more"
+            assert text in part["content"][0]["text"]
+            whole = await agent.ask("resources/read", {"uri": uri})
+            assert is_kept or whole["error"]["code"] == -32002
+            assert not is_kept or len(whole["result"]["contents"][0]["text"]) == 10_000

@@ -136,14 +136,15 @@ class MetaCalls:
         address, given = tool_and_arguments(arguments)
         server = self._workbench.answering(address)
         relay = self.relay(meta) if meta else None
-        return self._results.of(server, address.tool, server.call(address.tool, given, meta, relay))
+        coming = server.call(address.tool, given, meta, relay)
+        return self._results.of(server, address.tool, given, coming)
 
     async def _use_readonly(self, arguments: Payload, meta: Meta) -> Answer:
         address, given = tool_and_arguments(arguments)
         server = self._workbench.answering(address)
         try:
             coming = server.call(address.tool, given, meta, self.relay(meta), read_only=True)
-            return await self._results.of(server, address.tool, coming)
+            return await self._results.of(server, address.tool, given, coming)
         except NotReadOnly as refusal:
             raise CallError(f"{refusal}; call it with {self._config.meta_tool_prefix}{USE}") from None
 
@@ -158,7 +159,7 @@ class MetaCalls:
         hits, total, unseen = await self._library.found(asked.query, limit, asked.toolbox)
         found = [(hit.origin, hit.tool) for hit in hits]
         for origin in {origin for origin, _ in found}:
-            self._results.told(origin.toolbox, in_short=True)
+            self._results.found(origin.toolbox)
         return answers.text_result(forms.search_text(found, total, unseen, self._ways_on))
 
     async def _describe(self, arguments: Payload, meta: Meta) -> Answer:

@@ -147,7 +147,9 @@ class Session:
         """The client has been greeted, and said this of itself."""
         self._is_greeted = True
         self.client.declared = declared
+        self.results.revision = declared.revision
         self._present()
+        self._refresh()  # what is open already is shown to it, too
         self.open_fixed()
 
     def _present(self) -> None:
@@ -260,7 +262,8 @@ class Session:
     def _call_native(self, native: Native, arguments: Payload, meta: dict[str, Payload]) -> Coming:
         server = self._server(native)
         relay = self._calls.relay(meta) if meta else None
-        return self.results.of(server, native.own, server.call(native.own, arguments, meta, relay))
+        coming = server.call(native.own, arguments, meta, relay)
+        return self.results.of(server, native.own, arguments, coming)
 
     async def _call_once_listed(self, name: str, arguments: Payload, meta: dict[str, Payload]) -> Answer:
         native = await self._found(self._view.tool, name)
@@ -285,8 +288,11 @@ class Session:
     async def _read(self, params: Payload) -> Answer:
         given = raw_json.members(params)
         uri = _text(given, "uri")
-        if kept := self.results.resource(uri):
-            return kept
+        try:
+            if kept := self.results.resource(uri):
+                return kept
+        except NotFound:
+            return _resource_not_found(uri)
         native = await self._found_resource(uri)
         if not native:
             return _resource_not_found(uri)

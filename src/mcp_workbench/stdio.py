@@ -72,7 +72,7 @@ async def _serve(
     _leave_on_signals(leaving)
     output = await _Output.open(leaving)
     declared = begun.declared or Declared(begun.chain)
-    results = Results(config, os.environ)
+    results = Results(config, os.environ, fixed)
     session = Session(config, processes.reach, output.send, declared, knowledge, results, fixed)
     async with session.workbench as workbench:
         if begun.declared:

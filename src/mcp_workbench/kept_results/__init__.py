@@ -5,12 +5,14 @@
 """
 
 from .reader import read_part
-from .shortening import Oversized, oversized, without_promise
+from .shortening import SCHEME, Oversized, media_type, oversized, without_promise
 from .store import KeptResults, runtime_folder
 
 __all__ = [
+    "SCHEME",
     "KeptResults",
     "Oversized",
+    "media_type",
     "oversized",
     "read_part",
     "runtime_folder",

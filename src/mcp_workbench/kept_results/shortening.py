@@ -77,10 +77,13 @@ class Oversized:
             *((self._structured,) if keeps_structured else ()),
         )
 
-    def shortened(self, handles: Sequence[str], name: str = "result", reader: str = READ) -> bytes:
+    def shortened(
+        self, handles: Sequence[str], name: str = "result", reader: str = READ, *, links: bool = True
+    ) -> bytes:
         """The result with what it has room for; `handles` are those of `texts`, in their order.
 
-        What cannot be cut stays as it came. `reader` is the name of the tool that reads the rest.
+        What cannot be cut stays as it came. `reader` is the name of the tool that reads the rest; `links`:
+        there are also links to it, which clients of early revisions cannot read.
         """
         blocks: dict[int, Payload] = dict(enumerate(self._blocks))
         for text, handle in zip(self._cut, handles, strict=False):
@@ -89,7 +92,8 @@ class Oversized:
             blocks[first] = _with_text(blocks[first], shown, embedded=text.embedded)
             for place in others:
                 del blocks[place]
-        added = [_link(handle, data, name) for handle, data in zip(handles, self.texts, strict=True)]
+        kept = zip(handles, self.texts, strict=True) if links else ()
+        added = [_link(handle, data, name) for handle, data in kept]
         if self._structured:
             added.insert(0, self._instead_of_structured(handles, reader))
         parts = {name: part for name, part in self._parts.items() if name != "structuredContent"}
@@ -139,20 +143,21 @@ def _with_text(block: Payload, text: bytes, *, embedded: bool) -> Payload:
 
 
 def _says_the_same(text: bytes, structured: bytes) -> bool:
-    """Whether a text is the JSON of structuredContent, or all that stands in it."""
+    """Whether a text is the JSON of structuredContent, or all that stands in it under one name."""
     # Whatever the spaces and escapes: to read both takes time.
     if not structured or not 1 / 4 < len(text) / len(structured) < 4:
         return False
     try:
         value = msgspec.json.decode(structured)
-        if isinstance(value, dict) and value == {"result": text.decode()}:
+        alone = [*value.values()] if isinstance(value, dict) and len(value) == 1 else []
+        if alone == [text.decode()]:
             return True
         if text[:1] not in b"{[":
             return False
         said = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return False
-    return bool(value in (said, {"result": said}))
+    return bool(value == said or alone == [said])
 
 
 def _to_be_cut(texts: list[_Text], room: int) -> tuple[list[_Text], int]:
@@ -217,14 +222,17 @@ def _link(handle: str, data: bytes, name: str) -> bytes:
             "type": "resource_link",
             "uri": SCHEME + handle,
             "name": name[:60],
-            "mimeType": "application/json" if _is_json(data) else "text/plain",
+            "mimeType": media_type(data),
             "size": len(data),
         }
     )
 
 
-def _is_json(data: bytes) -> bool:
+def media_type(data: bytes) -> str:
+    """What a text is, to who is to read it."""
     try:
-        return data[:1] in (b"{", b"[") and bool(msgspec.json.decode(data, type=msgspec.Raw))
+        if data[:1] in (b"{", b"[") and msgspec.json.decode(data, type=msgspec.Raw):
+            return "application/json"
     except (msgspec.DecodeError, RecursionError):
-        return False
+        pass
+    return "text/plain"

@@ -60,6 +60,9 @@ class KeptResults:
         self._bytes += len(data)
         return handle
 
+    def __contains__(self, handle: str) -> bool:
+        return handle in self._sizes
+
     def path(self, handle: str) -> str:
         """The file of a result; raises NotFound for what is no handle, or no longer."""
         if handle not in self._sizes:
@@ -131,12 +134,15 @@ else:
         mark = os.urandom(8).hex()
         # Under its own name only with the lock: no one else may take it for left behind.
         unfinished, folder = (os.path.join(parent, prefix + mark) for prefix in (f".{_PREFIX}", _PREFIX))
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         os.mkdir(unfinished, 0o700)
-        lock = os.open(
-            os.path.join(unfinished, _LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-        )
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(unfinished, folder)
+        try:
+            lock = os.open(os.path.join(unfinished, _LOCK), flags, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(unfinished, folder)
+        except OSError:
+            _remove_folder(unfinished)
+            raise
         return folder, lock
 
     def _remove_orphans(parent: str) -> None:

@@ -3,7 +3,7 @@
 Agents that were told of tools in signatures or names alone get to know the schema when they need it.
 """
 
-import re
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -11,15 +11,13 @@ import msgspec
 from .. import raw_json
 from ..offers import Offer
 from ..raw_json import Malformed, Payload
+from ..schemas.mending import mender_of
+from ..schemas.misfits import breaks
 from ..wire import Answer
+from .complaints import is_of_arguments, is_of_something_else
 
-# How servers say that it was the arguments: SDKs answer with an error, or with a result that is one.
-_OF_ARGUMENTS: Final = (
-    r"(?i)-32602|validation|invalid (?:arg|param|input|type|value)"
-    r"|(?:missing|unexpected|unknown|unrecognized|additional) (?:\w+ ){0,2}(?:arg|param|propert|field|key)"
-    r"|required|is not of type|expected \w+,? (?:but )?(?:got|received)"
-)
 _MOST_READ: Final = 4_000
+_MOST_BLOCKS: Final = 10
 
 
 class _Refusal(msgspec.Struct):
@@ -30,43 +28,79 @@ class _Refusal(msgspec.Struct):
 _read_refusal = raw_json.Reader(_Refusal)
 
 
-def with_schema(answer: Answer, tool: Offer) -> Answer:
-    """The answer; where it refuses the arguments of a call, with the tool's input schema beside it."""
+def with_schema(answer: Answer, tool: Offer, arguments: Payload) -> Answer:
+    """The answer; where it refuses these arguments, as the agent gave them, with the input schema beside it.
+
+    A failure counts as a refusal where its words say so, and where the arguments break the schema: some
+    servers say no more than that something went wrong.
+    """
     try:
-        if answer.failed:
-            return _error_with_schema(answer, tool)
-        if b'"isError"' not in bytes(answer.body):
-            return answer
-        refusal = _read_refusal(answer.body)
-        if not (refusal.isError and _speaks_of_arguments(refusal.content)):
-            return answer
-        block = raw_json.encoded({"type": "text", "text": _schema_text(tool)})
-        content = b"[" + b",".join([*refusal.content, block]) + b"]"
-        return Answer("result", raw_json.with_member(answer.body, "content", lambda _: content))
+        return (
+            _error_with_schema(answer, tool, arguments) if answer.failed else _result(answer, tool, arguments)
+        )
     except Malformed:
         return answer
 
 
-def _error_with_schema(answer: Answer, tool: Offer) -> Answer:
-    parts = raw_json.members(answer.body)
-    if bytes(parts.get("code", b"")) != b"%d" % raw_json.INVALID_PARAMS:
+def _result(answer: Answer, tool: Offer, arguments: Payload) -> Answer:
+    if b'"isError"' not in bytes(answer.body):
         return answer
+    refusal = _read_refusal(answer.body)
+    if not refusal.isError or not _is_refused(map(_text_of, refusal.content[:_MOST_BLOCKS]), tool, arguments):
+        return answer
+    block = raw_json.encoded({"type": "text", "text": _schema_text(tool)})
+    content = b"[" + b",".join([*refusal.content, block]) + b"]"
+    parts = {**raw_json.members(answer.body), "content": content}
+    return Answer("result", raw_json.object_of(parts.items()))
+
+
+def _error_with_schema(answer: Answer, tool: Offer, arguments: Payload) -> Answer:
+    parts = raw_json.members(answer.body)
     message = raw_json.text_or_none(parts.get("message", b"null")) or ""
+    if bytes(parts.get("code", b"")) == b"%d" % raw_json.INVALID_PARAMS:
+        refused = not is_of_something_else(message)
+    else:
+        said = (message[:_MOST_READ], _beginning(parts.get("data", b"null")))
+        refused = _is_refused(said, tool, arguments)
+    if not refused:
+        return answer
     told = raw_json.encoded(f"{message}\n{_schema_text(tool)}")
     return Answer("error", raw_json.object_of({**parts, "message": told}.items()))
 
 
-def _speaks_of_arguments(content: list[msgspec.Raw]) -> bool:
-    return any(re.search(_OF_ARGUMENTS, text) for block in content if (text := _text_of(block)))
+def _is_refused(said: Iterable[str], tool: Offer, arguments: Payload) -> bool:
+    told = "\n".join(said)
+    schema = _schema(tool)
+    if is_of_arguments(told, _parameters(schema)):
+        return True
+    return not is_of_something_else(told) and breaks(mender_of(tool.definition).mended(arguments), schema)
 
 
 def _text_of(block: Payload) -> str:
     try:
-        return (raw_json.text_or_none(raw_json.members(block).get("text", b"null")) or "")[:_MOST_READ]
+        return _beginning(raw_json.members(block).get("text", b"null"))
     except Malformed:
         return ""
 
 
+def _beginning(value: Payload) -> str:
+    """The beginning of a text, or of the JSON of what is none."""
+    try:
+        return (raw_json.text_or_none(value) or "")[:_MOST_READ]
+    except Malformed:
+        return bytes(value)[:_MOST_READ].decode(errors="replace")
+
+
+def _schema(tool: Offer) -> Payload:
+    return raw_json.members(tool.definition).get("inputSchema", b"{}")
+
+
+def _parameters(schema: Payload) -> Iterable[str]:
+    try:
+        return raw_json.members(raw_json.members(schema).get("properties", b"{}"))
+    except Malformed:
+        return ()
+
+
 def _schema_text(tool: Offer) -> str:
-    schema = raw_json.members(tool.definition).get("inputSchema", b"{}")
-    return f"Input schema of {tool.name}: {bytes(schema).decode(errors='replace')}"
+    return f"Input schema of {tool.name}: {bytes(_schema(tool)).decode(errors='replace')}"
