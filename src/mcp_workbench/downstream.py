@@ -82,6 +82,7 @@ class Downstream:
         self.state: State = Starting()
         self.offered: Offers = {}  # what clients may count on: also while it is being restarted
         self.expected: Admitted | None = None  # what it offered the last time, while it starts
+        self._has_failed = False  # since it last served: what it is like now has to be seen
         self.noise = 0
         self._server = server
         self._connect = connect
@@ -276,8 +277,8 @@ class Downstream:
         return self.offered.get(TOOLS, _NOTHING).get(name)
 
     def expect(self, admitted: Admitted) -> None:
-        """Until it serves, these count as its tools."""
-        if self.is_starting and not self.offered:
+        """Until it serves, these count as its tools; not where it has failed since it was opened."""
+        if self.is_starting and not self.offered and not self._has_failed:
             self.expected = admitted
             self.offered = {TOOLS: admitted.tools}
             self._become(self.state)
@@ -605,8 +606,10 @@ class Downstream:
         if not isinstance(state, Starting):
             self.expected = None
         if isinstance(state, Ready):
+            self._has_failed = False
             self.offered = state.offers
         else:
+            self._has_failed = self._has_failed or isinstance(state, Down)
             self._retried.clear()
         if isinstance(state, Down) and state.next_attempt is None:
             self.offered = {}
