@@ -42,6 +42,12 @@ class Approvals:
             log.error("What was approved before holds, since the file cannot be read: %s", error)
         return self._lock or Lock()
 
+    @property
+    def version(self) -> object:
+        """Equal to what it was before as long as the same is approved."""
+        self.lock  # noqa: B018 - reads it, if it has changed
+        return self._version
+
     def refusal(self, origin: Origin, server: Server) -> str:
         """Why a server must not be started; empty if it may."""
         lock = self.lock

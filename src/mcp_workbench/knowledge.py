@@ -33,6 +33,10 @@ class Admitted(msgspec.Struct, frozen=True):
 class Approving(Protocol):
     """Who decides what of a server's tools may be used, of those that its filters let pass."""
 
+    @property
+    def version(self) -> object:
+        """Equal to what it was before as long as the same is approved."""
+
     def refusal(self, origin: Origin, server: Server) -> str:
         """Why it must not be started; empty if it may."""
 
@@ -58,18 +62,28 @@ class Knowledge:
         self._learnt: dict[Origin, Seen] = {}  # in this run
         self._writer: _Writer | None = None
 
-    @cached_property
+    @property
     def tool_counts(self) -> dict[str, int]:
         """How many tools each toolbox shows of which all servers were seen before this run."""
-        names = self._catalogue.names(self._keys.values())
         counts: dict[str, int] = {}
-        unseen: set[str] = set()
-        for (toolbox, name), server in self._servers.items():
-            known = names.get(self._keys[Origin(toolbox, name)])
-            if known is None:
-                unseen.add(toolbox)
-            counts[toolbox] = counts.get(toolbox, 0) + sum(map(server.admits, known or ()))
+        for origin, count in self._counts_before.items():
+            counts[origin.toolbox] = counts.get(origin.toolbox, 0) + count
+        unseen = {toolbox for toolbox, _ in self._servers.keys() - self._counts_before.keys()}
         return {toolbox: count for toolbox, count in counts.items() if toolbox not in unseen}
+
+    @property
+    def known_tools(self) -> int:
+        """How many tools are shown of those servers that were seen before this run."""
+        return sum(self._counts_before.values())
+
+    @cached_property
+    def _counts_before(self) -> dict[Origin, int]:
+        names = self._catalogue.names(self._keys.values())
+        return {
+            origin: sum(map(server.admits, names[key]))
+            for origin, server in self._servers.items()
+            if (key := self._keys[origin]) in names
+        }
 
     def remembered(self, origins: Iterable[Origin]) -> dict[Origin, Admitted]:
         """What may be used of servers that were seen, now or in an earlier run. It waits for the disk."""
@@ -106,6 +120,11 @@ class Knowledge:
         """Have what was learnt written, if that does not take long."""
         if self._writer:
             self._writer.finish(_WRITTEN_WITHIN)
+
+    @property
+    def approved(self) -> object:
+        """Equal to what it was before as long as the same may be used of what was remembered."""
+        return self.approvals.version if self.approvals else None
 
     def refusal(self, origin: Origin) -> str:
         """Why a server must not be started; empty if it may."""

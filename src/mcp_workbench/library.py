@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .config import Config
 from .errors import CallError, NotFound
+from .events import log
 from .knowledge import Admitted, Knowledge
 from .metatools.requests import Address
 from .naming import Origin, nearest
@@ -29,6 +30,7 @@ class Library:
         self._workbench = workbench
         self._index: Index | None = None
         self._indexed: dict[Origin, Tools] = {}
+        self._approved: object = None  # when that was done
         self._embedder: Embedder | None = None
         self._turn = asyncio.Lock()  # of whoever uses the index
         self._reading: asyncio.Task[None] | None = None
@@ -48,11 +50,13 @@ class Library:
         return known | {origin: admitted.tools for origin, admitted in earlier.items()}
 
     async def described(self, asked: Sequence[Address]) -> tuple[list[tuple[Origin, Offer]], list[str]]:
-        """The tools that are asked for, and what is to be said of those that could not be found."""
+        """The tools that are asked for, each once, and what is to be said of those that are not found."""
         found: list[tuple[Origin, Offer]] = []
         failures: list[str] = []
-        known = await self.tools({Origin(address.toolbox, address.server) for address in asked})
-        for address in asked:
+        addresses = [*dict.fromkeys(asked)]
+        origins = {Origin(address.toolbox, address.server) for address in addresses}
+        known = await self.tools(origins & self._config.servers().keys())
+        for address in addresses:
             origin = Origin(address.toolbox, address.server)
             try:
                 found.append((origin, self._tool(address, known.get(origin))))
@@ -78,14 +82,20 @@ class Library:
         """The best tools for a query; how many there are, and how many servers were never seen."""
         if toolbox is not None:
             self._workbench.configured(toolbox)
-        searched = [origin for origin in self._config.servers() if toolbox in (None, origin.toolbox)]
-        live = {
-            server.origin: server.offered[TOOLS]
-            for server in self._workbench.servers()
-            if TOOLS in server.offered
-        }
+        # Whoever stops waiting does not stop the thread, which has the index to itself.
+        return await asyncio.shield(self._found_in_turn(query, limit, toolbox))
+
+    async def _found_in_turn(
+        self, query: str, limit: int, toolbox: str | None
+    ) -> "tuple[list[Hit], int, int]":
         async with self._turn:
+            live = {
+                server.origin: server.offered[TOOLS]
+                for server in self._workbench.servers()
+                if TOOLS in server.offered
+            }
             hits = await asyncio.to_thread(self._found, query, limit, toolbox, live)
+            searched = [origin for origin in self._config.servers() if toolbox in (None, origin.toolbox)]
             known = [self._indexed[origin] for origin in searched if origin in self._indexed]
         if self._embedder and not self._reading:
             self._reading = asyncio.create_task(self._read_on(self._embedder))
@@ -95,8 +105,13 @@ class Library:
         self, query: str, limit: int, toolbox: str | None, live: Mapping[Origin, Tools]
     ) -> "list[Hit]":
         index = self._index or self._begun()
+        approved = self._knowledge.approved
+        is_current = self._approved == approved
+        self._approved = approved
         gone = [
-            origin for origin in self._config.servers() if origin not in live and origin not in self._indexed
+            origin
+            for origin in self._config.servers()
+            if origin not in live and not (is_current and origin in self._indexed)
         ]
         earlier = {origin: admitted.tools for origin, admitted in self._knowledge.remembered(gone).items()}
         for origin, tools in {**earlier, **live}.items():
@@ -110,20 +125,28 @@ class Library:
         from .search.shipped import installed_embedder, shipped_table
 
         self._index = Index(shipped_table)
-        self._embedder = installed_embedder()
+        try:
+            self._embedder = installed_embedder()
+        except Exception as why:  # whatever is wrong with it: words are enough for a search
+            log.warning("The search does without an embedder: %s", why)
         if self._embedder:
             self._index.use(self._embedder, {})
         return self._index
 
     async def _read_on(self, embedder: "Embedder") -> None:
         """Have the embedder read all tools, some at a time; until then the search does without it."""
-        while True:
-            async with self._turn:
-                texts = self._index.unlearnt(_READ_AT_ONCE) if self._index else []
-            if not texts:
-                break
-            places = await asyncio.to_thread(embedder.embed, texts)
-            async with self._turn:
-                if self._index:
-                    self._index.learn(texts, places)
-        self._reading = None
+        try:
+            while True:
+                async with self._turn:
+                    texts = self._index.unlearnt(_READ_AT_ONCE) if self._index else []
+                if not texts:
+                    break
+                places = await asyncio.to_thread(embedder.embed, texts)
+                async with self._turn:
+                    if self._index:
+                        self._index.learn(texts, places)
+        except Exception as why:  # as above
+            self._embedder = None
+            log.warning("The search goes on without its embedder: %s", why)
+        finally:
+            self._reading = None

@@ -61,12 +61,13 @@ class Session:
         self.results = results
         servers = config.servers()
         bare = fixed[0] if len(fixed) == 1 else ""
-        prefix, counts = config.meta_tool_prefix, knowledge.tool_counts
-        self._greeting = definitions.greeting(config, counts, fixed)
-        searchable = definitions.is_searchable(config, counts)
+        prefix = config.meta_tool_prefix
+        self._greeting = definitions.greeting(config, knowledge.tool_counts, fixed)
+        searchable = definitions.is_searchable(config, knowledge.known_tools)
         self._meta_tools = partial(definitions.meta_tools, config, searchable=searchable, fixed=fixed)
         ways_on = definitions.ways_on(config, searchable=searchable)
-        own_names = [prefix + own for own in self._meta_tools()]
+        # Also those that come once enough is known: a server's tool is not to be renamed by that.
+        own_names = [prefix + own for own in self._meta_tools(searchable=config.search is not False)]
         self._view = View(
             NativeNames(servers, reserved=own_names, without_prefix=bare),
             NativeNames(servers, without_prefix=bare),

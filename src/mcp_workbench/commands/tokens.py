@@ -8,7 +8,7 @@ from typing import Final
 from .. import console, raw_json
 from ..config import Config
 from ..counting import counter
-from ..knowledge import Admitted
+from ..knowledge import Admitted, Knowledge
 from ..legible import first_sentence
 from ..metatools import answers, definitions, forms
 from ..metatools.answers import Connected
@@ -30,10 +30,10 @@ def run(asked: Namespace) -> int:
     known = console.knowledge(configuration, place, asked.catalogue)
     seen = known.remembered(configuration.servers())
     count, is_exact = counter()
-    searchable = definitions.is_searchable(configuration, known.tool_counts)
+    searchable = definitions.is_searchable(configuration, known.known_tools)
     calls = definitions.ways_on(configuration, searchable=searchable)
     rows = [
-        *_at_start(configuration, known.tool_counts, seen, count),
+        *_at_start(configuration, known, seen, count),
         *_openings(configuration, seen, calls, count),
         *_searches(configuration, seen, calls, count),
     ]
@@ -47,12 +47,13 @@ def run(asked: Namespace) -> int:
     return console.say(f"{table}\n\nCounted {how}.{left_out}")
 
 
-def _at_start(configuration: Config, counts: Mapping[str, int], seen: Seen, count: Count) -> Iterator[Row]:
+def _at_start(configuration: Config, known: Knowledge, seen: Seen, count: Count) -> Iterator[Row]:
     flat = [tool.definition.decode() for it in seen.values() for tool in it.tools.values()]
     yield f"flat: all {len(flat)} tools", count(f"[{','.join(flat)}]")
     prefix = configuration.meta_tool_prefix
-    listing = definitions.instructions(configuration.toolboxes.values(), counts, prefix)
-    own = definitions.meta_tools(configuration, searchable=definitions.is_searchable(configuration, counts))
+    listing = definitions.instructions(configuration.toolboxes.values(), known.tool_counts, prefix)
+    searchable = definitions.is_searchable(configuration, known.known_tools)
+    own = definitions.meta_tools(configuration, searchable=searchable)
     listed = sum(count(definition.decode()) for definition in own.values())
     yield "at start", count(listing) + listed
     yield "  instructions", count(listing)

@@ -17,7 +17,7 @@ DESCRIBE: Final = "describe_tools"
 READ: Final = "read_result"
 CLOSE: Final = "close_toolbox"
 
-# With fewer tools than this, a search costs an agent more than it saves.
+# With no more tools than this, a search costs an agent more than it saves.
 WORTH_SEARCHING: Final = 40
 
 NO_DESCRIPTION: Final = "No description provided"
@@ -74,10 +74,10 @@ _TEXT: Final = {"type": "string"}
 _WHOLE: Final = {"type": "integer"}
 
 
-def is_searchable(config: Config, tool_counts: Mapping[str, int]) -> bool:
+def is_searchable(config: Config, known_tools: int) -> bool:
     """Whether there is `search_tools`."""
     if config.search == "auto":
-        return sum(tool_counts.values()) > WORTH_SEARCHING
+        return known_tools > WORTH_SEARCHING
     return config.search
 
 
