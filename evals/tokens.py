@@ -81,7 +81,7 @@ def configured(tools: Sequence[Row], grouping: str) -> Config:
 
 def at_start(config: Config, counts: dict[str, int], count: Count) -> int:
     listing = definitions.instructions(config.toolboxes.values(), counts)
-    own = definitions.meta_tools(config, searchable=definitions.is_searchable(config, counts))
+    own = definitions.meta_tools(config, searchable=definitions.is_searchable(config, sum(counts.values())))
     return count(listing) + count(f"[{','.join(definition.decode() for definition in own.values())}]")
 
 

@@ -155,7 +155,7 @@ class MetaCalls:
 
     async def _search(self, arguments: Payload, meta: Meta) -> Answer:
         asked = read_search(arguments)
-        limit = min(asked.limit or forms.MOST_FOUND, forms.MOST_ASKED_FOR)
+        limit = int(min(asked.limit or forms.MOST_FOUND, forms.MOST_ASKED_FOR))
         hits, total, unseen = await self._library.found(asked.query, limit, asked.toolbox)
         found = [(hit.origin, hit.tool) for hit in hits]
         for origin in {origin for origin, _ in found}:

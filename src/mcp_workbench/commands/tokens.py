@@ -1,22 +1,25 @@
 """`mcp-workbench tokens`: what a configuration costs an agent, by what it is told. Starts nothing."""
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from statistics import mean
 from typing import Final
 
 from .. import console, raw_json
-from ..config import Config
+from ..claims import Claims
+from ..config import Config, Toolbox
 from ..counting import counter
 from ..knowledge import Admitted, Knowledge
 from ..legible import first_sentence
 from ..metatools import answers, definitions, forms
 from ..metatools.answers import Connected
-from ..naming import Origin
-from ..offers import Offer
+from ..naming import NativeNames, Origin
+from ..offers import TOOLS, Offer
+from ..printable import printable
 from ..raw_json import Malformed
 from ..search.index import Index
 from ..search.shipped import shipped_table
+from ..view import View
 
 Row = tuple[str, int]
 Count = Callable[[str], int]
@@ -32,10 +35,11 @@ def run(asked: Namespace) -> int:
     count, is_exact = counter()
     searchable = definitions.is_searchable(configuration, known.known_tools)
     calls = definitions.ways_on(configuration, searchable=searchable)
+    openings = _openings_natively if configuration.tool_mode == "dynamic" else _openings
     rows = [
         *_at_start(configuration, known, seen, count),
-        *_openings(configuration, seen, calls, count),
-        *_searches(configuration, seen, calls, count),
+        *openings(configuration, seen, calls, count),
+        *(_searches(configuration, seen, calls, count) if searchable else ()),
     ]
     width = max(len(what) for what, _ in rows)
     table = "\n".join(f"{what:{width}}  {tokens:>7,}" for what, tokens in rows)
@@ -44,7 +48,7 @@ def run(asked: Namespace) -> int:
     left_out = (
         f"\nNever started, so not counted (see mcp-workbench warm): {', '.join(unseen)}" if unseen else ""
     )
-    return console.say(f"{table}\n\nCounted {how}.{left_out}")
+    return console.say(printable(f"{table}\n\nCounted {how}.{left_out}"))
 
 
 def _at_start(configuration: Config, known: Knowledge, seen: Seen, count: Count) -> Iterator[Row]:
@@ -60,7 +64,8 @@ def _at_start(configuration: Config, known: Knowledge, seen: Seen, count: Count)
     yield f"  {len(own)} meta-tools", listed
 
 
-def _openings(configuration: Config, seen: Seen, calls: forms.Calls, count: Count) -> Iterator[Row]:
+def _connected(configuration: Config, seen: Seen) -> Iterator[tuple[Toolbox, list[Connected]]]:
+    """The toolboxes of which anything was seen, and what."""
     for toolbox in configuration.toolboxes.values():
         connected = [
             Connected(origin.server, it.instructions, [*it.tools.values()])
@@ -68,10 +73,33 @@ def _openings(configuration: Config, seen: Seen, calls: forms.Calls, count: Coun
             if origin.toolbox == toolbox.name
         ]
         if connected:
-            served = [(it.server, it.instructions, it.tools) for it in connected]
-            yield f"opening {toolbox.name}: full", count(answers.opened(toolbox, connected, ()))
-            yield "  signatures", count(forms.signatures_text(toolbox.name, served, (), calls))
-            yield "  names", count(forms.names_text(toolbox.name, served, (), calls))
+            yield toolbox, connected
+
+
+def _openings(configuration: Config, seen: Seen, calls: forms.Calls, count: Count) -> Iterator[Row]:
+    for toolbox, connected in _connected(configuration, seen):
+        served = [(it.server, it.instructions, it.tools) for it in connected]
+        yield f"opening {toolbox.name}: full", count(answers.opened(toolbox, connected, ()))
+        yield "  signatures", count(forms.signatures_text(toolbox.name, served, (), calls))
+        yield "  names", count(forms.names_text(toolbox.name, served, (), calls))
+
+
+def _openings_natively(configuration: Config, seen: Seen, calls: forms.Calls, count: Count) -> Iterator[Row]:
+    """What is told, and what stands in the list of tools from then on."""
+    servers = configuration.servers()
+    view = View(NativeNames(servers), NativeNames(servers), Claims())
+    for toolbox, connected in _connected(configuration, seen):
+        view.refresh(((origin, {TOOLS: it.tools}) for origin, it in seen.items()), [toolbox.name])
+        told = answers.opened_natively(toolbox, connected, (), view.tools_of(toolbox.name))
+        yield f"opening {toolbox.name}", count(told)
+        listed, cursor = 0, None
+        while True:
+            page = raw_json.members(view.page(TOOLS, cursor))
+            listed += sum(count(bytes(it).decode()) for it in raw_json.elements(page["tools"]))
+            cursor = raw_json.text_or_none(page.get("nextCursor", b"null"))
+            if cursor is None:
+                break
+        yield "  its tools, as they are listed", listed
 
 
 def _searches(configuration: Config, seen: Seen, calls: forms.Calls, count: Count) -> Iterator[Row]:
@@ -82,14 +110,10 @@ def _searches(configuration: Config, seen: Seen, calls: forms.Calls, count: Coun
     queries = [query for it in seen.values() for tool in it.tools.values() if (query := _says(tool))]
     if queries:
         asked = queries[:: len(queries) // _MOST_SEARCHES + 1]
-        sizes = _answers(index, asked, calls, count)
+        found = ([(hit.origin, hit.tool) for hit in index.search(query, forms.MOST_FOUND)] for query in asked)
+        unseen = len(configuration.servers()) - len(seen)
+        sizes = [count(forms.search_text(hits, len(index), unseen, calls)) for hits in found]
         yield f"a search, mean of {len(asked)}", round(mean(sizes))
-
-
-def _answers(index: Index, queries: Sequence[str], calls: forms.Calls, count: Count) -> Iterator[int]:
-    for query in queries:
-        hits = [(hit.origin, hit.tool) for hit in index.search(query, forms.MOST_FOUND)]
-        yield count(forms.search_text(hits, len(index), 0, calls))
 
 
 def _says(tool: Offer) -> str:

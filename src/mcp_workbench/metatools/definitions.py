@@ -81,11 +81,16 @@ def is_searchable(config: Config, known_tools: int) -> bool:
     return config.search
 
 
+def is_describable(config: Config, searchable: bool) -> bool:
+    """Whether there is `describe_tools`; where tools are listed natively, only what is found needs it."""
+    return searchable or (config.detail != "full" and config.tool_mode == "proxy")
+
+
 def ways_on(config: Config, *, searchable: bool) -> Calls:
     """What texts about tools point to: how these are called, and where their whole definitions are."""
     prefix = config.meta_tool_prefix
-    describes = searchable or config.detail != "full"
-    return Calls(prefix + USE, prefix + DESCRIBE if describes else f"{prefix}{OPEN} with detail full")
+    describe = DESCRIBE if is_describable(config, searchable) else f"{OPEN} with detail full"
+    return Calls(prefix + USE, prefix + describe)
 
 
 def meta_tools(
@@ -120,7 +125,7 @@ def meta_tools(
             "inputSchema": _object(asked, required=["query"]),
             "annotations": _READS,
         }
-    if searchable or config.detail != "full":
+    if is_describable(config, searchable):
         of_use = {"type": "object", "description": f"as {prefix}{USE}'s tool"}
         listed[DESCRIBE] = {
             "description": "Full definitions of tools",
@@ -156,11 +161,9 @@ _READING: Final[dict[str, object]] = {
 
 def _opening(config: Config) -> dict[str, object]:
     names = [*config.toolboxes]
-    parameters: dict[str, object] = {
-        "toolbox_name": {**_TEXT, "enum": names} if names else _TEXT,
-        "detail": {**_TEXT, "enum": [*get_args(Detail)]},
-        "max_tokens": _WHOLE,
-    }
+    parameters: dict[str, object] = {"toolbox_name": {**_TEXT, "enum": names} if names else _TEXT}
+    if config.tool_mode == "proxy":
+        parameters |= {"detail": {**_TEXT, "enum": [*get_args(Detail)]}, "max_tokens": _WHOLE}
     return _object(parameters, required=["toolbox_name"])
 
 

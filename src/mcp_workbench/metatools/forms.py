@@ -88,7 +88,7 @@ class Fitted(NamedTuple):
     text: str
 
 
-def fitting(max_tokens: int, forms: Mapping[str, Callable[[], str]]) -> Fitted:
+def fitting(max_tokens: float, forms: Mapping[str, Callable[[], str]]) -> Fitted:
     """Of forms that stand in the order of their richness, the first that fits; the last where none does."""
     chosen = Fitted("", "")
     for form, text in forms.items():

@@ -13,7 +13,8 @@ from ..raw_json import Malformed, Payload
 
 T = TypeVar("T")
 
-Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
+# 8.0 is one: some models know no other numbers.
+Count = Annotated[float, Meta(ge=1, multiple_of=1, description="a whole number of at least 1")]
 
 
 class Address(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
