@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from mcp_workbench import events, lifecycle
+from mcp_workbench.cli import main
 from tests.test_contract_dynamic import TOOLS_CHANGED, heard, listed, native
 from tests.workbench import (
     COMMAND,
@@ -316,6 +318,17 @@ async def test_warm_starts_only_the_toolboxes_that_are_named(tmp_path: Path) -> 
     unknown = run(tmp_path, config, "warm", "--toolbox", "deb")
     assert unknown.returncode == 2
     assert "did you mean 'dev'?" in unknown.stderr
+
+
+def test_warm_waits_as_long_as_a_server_may_take_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(events, "log_to_stderr", lambda level: None)  # which would go on after this test
+    monkeypatch.setattr(lifecycle, "OPENING_ANSWERS_WITHIN", 0.0)  # which clients are to be answered within
+    file = tmp_path / "tools.json"
+    file.write_text(json.dumps(toolboxes(dev={"a": fake(tools=["echo"])})))
+    assert main(["warm", "--config", str(file)]) == 0
+    assert capsys.readouterr().out == "dev/a: 1 tools\n"
 
 
 def test_warm_of_nothing_is_exit_0(tmp_path: Path) -> None:

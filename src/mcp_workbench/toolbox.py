@@ -45,8 +45,11 @@ class Toolbox:
         for server in self._servers.values():
             server.try_again()
 
-    async def settled(self, within: float) -> None:
-        """Wait until it is known of each server whether it serves; not longer than so many seconds."""
+    async def settled(self, within: float | None) -> None:
+        """Wait until it is known of each server whether it serves; not longer than so many seconds.
+
+        None: as long as each of them may take to start.
+        """
         waits = [asyncio.ensure_future(server.settled()) for server in self._servers.values()]
         try:
             if waits:

@@ -84,7 +84,9 @@ async def _see(place: str, configuration: Config, known: Knowledge) -> list[Sigh
 
     async def look(name: str) -> list[Sight]:
         async with turn:
-            seen = [_sight(server) for server in (await bench.open(name)).servers]
+            toolbox = bench.begin(name)
+            await toolbox.settled(None)  # no client gives up: an installer may take its time
+            seen = [_sight(server) for server in toolbox.servers]
             bench.close(name)
         return seen
 
