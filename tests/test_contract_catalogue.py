@@ -117,6 +117,18 @@ async def test_the_number_is_that_after_filters_and_none_is_a_number_too(tmp_pat
     assert numbers(await instructions(config, tmp_path))["none"] == 3
 
 
+async def test_the_number_is_that_of_the_tools_that_are_not_withheld(tmp_path: Path) -> None:
+    same = tmp_path / "same"
+    same.touch()
+    config = toolboxes(dev={"a": absent(same, tools=["echo", "pid"])})
+    assert run(tmp_path, config, "lock").returncode == 0
+    same.unlink()
+    warm(tmp_path, config)
+    assert numbers(await instructions(config, tmp_path)) == {"dev": 1}
+    assert run(tmp_path, config, "approve").returncode == 0
+    assert numbers(await instructions(config, tmp_path)) == {"dev": 2}
+
+
 async def test_a_toolbox_with_a_server_that_was_never_seen_has_no_number(tmp_path: Path) -> None:
     config = toolboxes(dev={"a": fake(tools=["echo"]), "b": fake(on={"start": {"exit": 1}})})
     assert run(tmp_path, config, "warm").returncode == 1
@@ -472,6 +484,20 @@ async def test_in_dynamic_mode_one_notification_tells_what_differs(tmp_path: Pat
         await client.close("dev")
         assert [*await listed(client)][3:] == []
     assert heard(client).count(TOOLS_CHANGED) == 3
+
+
+async def test_the_first_list_of_a_fixed_toolbox_comes_from_the_catalogue_too(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    slow = fake(tools=["echo"], on={"initialize": {"wait": str(gate)}})
+    config = toolboxes(dev={"a": slow}) | FROM_CATALOGUE
+    warm(tmp_path, config)
+    gate.unlink()
+    async with serving(config, tmp_path, arguments=("--toolbox", "dev")) as client:
+        assert await native(client) == ["a_echo"]
+        call = client.begin("tools/call", {"name": "a_echo", "arguments": {"text": "hi"}})
+        gate.touch()
+        assert (await call)["result"]["content"][0]["text"] == "hi"
 
 
 async def test_in_dynamic_mode_nothing_is_told_where_nothing_differs(tmp_path: Path) -> None:

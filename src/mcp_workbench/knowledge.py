@@ -78,6 +78,8 @@ class Knowledge:
 
     @cached_property
     def _counts_before(self) -> dict[Origin, int]:
+        if self.approvals:  # which go by whole definitions
+            return {origin: len(it.tools) for origin, it in self.remembered(self._servers).items()}
         names = self._catalogue.names(self._keys.values())
         return {
             origin: sum(map(server.admits, names[key]))

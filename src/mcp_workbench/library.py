@@ -1,10 +1,11 @@
 """All tools that are known, of servers that run and of those that were only seen: described and searched."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .config import Config
+from .downstream import Downstream
 from .errors import CallError, NotFound
 from .events import log
 from .knowledge import Admitted, Knowledge
@@ -38,6 +39,12 @@ class Library:
     async def remembered(self, origins: Collection[Origin]) -> dict[Origin, Admitted]:
         """What servers offered when they were last seen; without those that never were."""
         return await asyncio.to_thread(self._knowledge.remembered, origins) if origins else {}
+
+    async def expect(self, servers: Iterable[Downstream]) -> None:
+        """Have those of them that start expected to offer what they did when they were last seen."""
+        starting = {server.origin: server for server in servers if server.is_starting}
+        for origin, admitted in (await self.remembered(starting)).items():
+            starting[origin].expect(admitted)
 
     async def tools(self, origins: Collection[Origin]) -> dict[Origin, Tools]:
         """The tools of these servers: those that they list now, else those of the last time."""

@@ -87,12 +87,9 @@ class MetaCalls:
         return answers.text_result(text)
 
     async def _opened(self, name: str) -> Toolbox:
-        if not self._config.open_from_catalogue:
-            return await self._workbench.open(name)
         toolbox = self._workbench.begin_again(name)
-        starting = {server.origin: server for server in toolbox.servers if server.is_starting}
-        for origin, admitted in (await self._library.remembered(starting)).items():
-            starting[origin].expect(admitted)
+        if self._config.open_from_catalogue:
+            await self._library.expect(toolbox.servers)
         await self._workbench.settled(toolbox)
         return toolbox
 

@@ -75,10 +75,10 @@ class Session:
             unpromising={origin for origin, server in servers.items() if server.max_result_tokens},
         )
         self._present()
-        library = Library(config, knowledge, self.workbench)
+        self._library = Library(config, knowledge, self.workbench)
         announce = partial(self._announce, asked=True)
         self._calls = MetaCalls(
-            config, self.peer, self.workbench, library, self._view, results, announce, fixed, ways_on
+            config, self.peer, self.workbench, self._library, self._view, results, announce, fixed, ways_on
         )
         by_name = self._calls.by_name
         self._tools = {prefix + own: by_name[own] for own in self._meta_tools()}
@@ -191,6 +191,10 @@ class Session:
         """Clients that list only once have to see the fixed toolboxes."""
         self.open_fixed()
         if self._first_listed:
+            if self._config.open_from_catalogue:
+                await self._library.expect(
+                    server for toolbox in self._first_listed for server in toolbox.servers
+                )
             await asyncio.gather(
                 *(toolbox.settled(lifecycle.FIRST_LIST_WITHIN) for toolbox in self._first_listed)
             )
