@@ -376,6 +376,17 @@ async def test_a_description_has_every_field_that_the_server_gave_to_the_byte(tm
             await client.open("dev")
 
 
+async def test_a_description_has_the_uri_of_a_page_as_the_opening_has_it(tmp_path: Path) -> None:
+    paged = described("show", "Show it.") | {"_meta": {"ui": {"resourceUri": "ui://page"}}}
+    config = toolboxes(dev={name: fake(tools=[paged], resources=["ui://page"]) for name in ("a", "b")})
+    async with serving(config | THERE, tmp_path) as client:
+        opened = (await client.open("dev"))["tools"]
+        whole = (await describe(client, ("dev", "a", "show"), ("dev", "b", "show")))["tools"]
+        pages = [tool["_meta"]["ui"]["resourceUri"] for tool in opened]
+    assert len({*pages}) == 2
+    assert whole == opened
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -163,4 +163,7 @@ class MetaCalls:
         found, failures = await self._library.described(tools_to_describe(arguments))
         if failures and not found:
             return answers.text_result("\n".join(failures), is_error=True)
-        return answers.text_result(forms.describe_text(found, failures))
+        shown = [
+            (origin, tool) for origin, told in found for tool in self._view.with_shown_uris(origin, [told])
+        ]
+        return answers.text_result(forms.describe_text(shown, failures))
