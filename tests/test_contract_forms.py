@@ -105,31 +105,29 @@ async def test_the_richest_form_that_fits_is_taken(tmp_path: Path) -> None:
         assert form_of(await opening(client, max_tokens=1, detail="full")) == "names"
 
 
-@pytest.mark.parametrize(
-    ("asked", "told"),
-    [
-        ({"detail": "brief"}, "detail: expected one of full, signatures, names, received string"),
-        ({"detail": 1}, "detail: expected one of full, signatures, names, received number"),
-        ({"max_tokens": 0}, "max_tokens: expected a whole number of at least 1, received number"),
-        ({"max_tokens": -5}, "max_tokens: expected a whole number of at least 1, received number"),
-        ({"max_tokens": 1.5}, "max_tokens: expected a whole number of at least 1, received number"),
-        ({"max_tokens": "100"}, "max_tokens: expected a whole number of at least 1, received string"),
-        ({"max_tokens": False}, "max_tokens: expected a whole number of at least 1, received boolean"),
-        (
-            {"detail": "", "max_tokens": [], "tokens": 1},
-            "Unrecognized key: 'tokens'; detail: expected one of full, signatures, names, received string; "
-            "max_tokens: expected a whole number of at least 1, received array",
-        ),
-    ],
-    ids=lambda it: json.dumps(it)[:40],
-)
-async def test_what_is_wrong_with_an_opening_is_said_and_nothing_is_opened(
-    asked: Json, told: str, tmp_path: Path
-) -> None:
+NO_OPENINGS: list[tuple[Json, str]] = [
+    ({"detail": "brief"}, "detail: expected one of full, signatures, names, received string"),
+    ({"detail": 1}, "detail: expected one of full, signatures, names, received number"),
+    ({"max_tokens": 0}, "max_tokens: expected a whole number of at least 1, received number"),
+    ({"max_tokens": -5}, "max_tokens: expected a whole number of at least 1, received number"),
+    ({"max_tokens": 1.5}, "max_tokens: expected a whole number of at least 1, received number"),
+    ({"max_tokens": "100"}, "max_tokens: expected a whole number of at least 1, received string"),
+    ({"max_tokens": False}, "max_tokens: expected a whole number of at least 1, received boolean"),
+    (
+        {"detail": "", "max_tokens": [], "tokens": 1},
+        "Unrecognized key: 'tokens'; detail: expected one of full, signatures, names, received string; "
+        "max_tokens: expected a whole number of at least 1, received array",
+    ),
+]
+
+
+async def test_what_is_wrong_with_an_opening_is_said_and_nothing_is_opened(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     async with serving(toolboxes(dev={"a": fake(starts=str(starts))}), tmp_path) as client:
-        result = await client.result("open_toolbox", {"toolbox_name": "dev", **asked})
-    assert result == {"content": [{"type": "text", "text": f"Invalid parameters: {told}"}], "isError": True}
+        for asked, told in NO_OPENINGS:
+            result = await client.result("open_toolbox", {"toolbox_name": "dev", **asked})
+            assert result["isError"] is True
+            assert result["content"][0]["text"] == f"Invalid parameters: {told}"
     assert not starts.exists()
 
 
@@ -235,18 +233,17 @@ async def test_in_dynamic_mode_what_is_found_can_be_described(tmp_path: Path) ->
         assert whole["tools"][0]["inputSchema"] == MERGE["inputSchema"]
 
 
-@pytest.mark.parametrize("form", FORMS)
-async def test_a_refusal_of_arguments_brings_the_schema_where_it_was_not_told(
-    form: str, tmp_path: Path
-) -> None:
-    async with serving(toolboxes(dev={"db": fake(tools=[LOSSY])}), tmp_path) as client:
-        await opening(client, detail=form)
-        asked = {"tool": {"toolbox": "dev", "server": "db", "tool": "query"}, "arguments": {"code": -32602}}
-        answer = await client.ask("tools/call", {"name": "use_tool", "arguments": asked})
-    told = answer["error"]["message"]
+async def test_a_refusal_of_arguments_brings_a_schema_that_was_not_told(tmp_path: Path) -> None:
     schema = json.dumps(LOSSY["inputSchema"], separators=(",", ":"))
+    asked = {"tool": {"toolbox": "dev", "server": "db", "tool": "query"}, "arguments": {"code": -32602}}
+    told = {}
+    async with serving(toolboxes(dev={"db": fake(tools=[LOSSY])}), tmp_path) as client:
+        for form in FORMS:
+            await opening(client, detail=form)
+            answer = await client.ask("tools/call", {"name": "use_tool", "arguments": asked})
+            told[form] = answer["error"]["message"]
     short = f"refused by the fake\nInput schema of query: {schema}"
-    assert told == ("refused by the fake" if form == "full" else short)
+    assert told == {"full": "refused by the fake", "signatures": short, "names": short}
 
 
 # What clients are shown -------------------------------------------------------------------------
@@ -259,31 +256,36 @@ def many(number: int, described: str) -> Json:
     return config
 
 
-async def description(config: Json, folder: Path, client_name: str) -> str:
+async def descriptions(config: Json, folder: Path, *clients: str) -> list[str]:
+    """How `open_toolbox` describes itself to clients of these names."""
+    told = []
     async with started(config, folder) as client:
-        await client.initialize(clientInfo={"name": client_name, "version": "1"})
-        return str((await listed(client))["open_toolbox"]["description"])
+        for name in clients:
+            await client.initialize(clientInfo={"name": name, "version": "1"})
+            told.append((await listed(client))["open_toolbox"]["description"])
+    return told
 
 
-@pytest.mark.parametrize("name", ["cursor-vscode", "Zed", "claude-ai", "codex-mcp-client"])
+HIDING = ("cursor-vscode", "Zed", "claude-ai", "codex-mcp-client")
+
+
 async def test_clients_that_hide_instructions_read_in_open_toolbox_what_toolboxes_are_for(
-    name: str, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    few = await description(many(2, "What it is for"), tmp_path, name)
-    assert few.endswith(" Toolboxes:\nbox0: What it is for\nbox1: What it is for")
+    few = await descriptions(many(2, "What it is for"), tmp_path, *HIDING)
+    assert all(it.endswith(" Toolboxes:\nbox0: What it is for\nbox1: What it is for") for it in few)
     # Where that is too much, their names, as many as fit.
-    more = await description(many(30, "é" * 50), tmp_path, name)
+    (more,) = await descriptions(many(30, "é" * 50), tmp_path, "cursor")
     assert "é" not in more
     assert "box29" in more
-    most = await description(many(500, "a"), tmp_path, name)
+    (most,) = await descriptions(many(500, "a"), tmp_path, "cursor")
     assert re.search(r"box0, box1, .*, and \d+ more", most)
-    assert max(len(told.encode()) for told in (few, more, most)) <= 2048
+    assert max(len(told.encode()) for told in (*few, more, most)) <= 2048
 
 
-@pytest.mark.parametrize("name", ["claude-code", "test"])
-async def test_other_clients_read_only_the_names_there(name: str, tmp_path: Path) -> None:
-    told = await description(many(2, "What it is for"), tmp_path, name)
-    assert told.endswith(" Toolboxes: box0, box1")
+async def test_other_clients_read_only_the_names_there(tmp_path: Path) -> None:
+    for told in await descriptions(many(2, "What it is for"), tmp_path, "claude-code", "test"):
+        assert told.endswith(" Toolboxes: box0, box1")
 
 
 # tokens -----------------------------------------------------------------------------------------

@@ -193,35 +193,35 @@ async def test_the_total_is_that_of_the_toolbox_and_what_was_never_seen_is_said(
         assert found_in(await search(client, "send mail"))[0] == ("office", "post", "send_mail")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({}, "Invalid parameters: query: required"),
-        ({"query": 7}, "Invalid parameters: query: expected string, received number"),
-        ({"query": "a", "more": 1}, "Invalid parameters: Unrecognized key: 'more'"),
-        ({"query": "a", "toolbox": 1}, "Invalid parameters: toolbox: expected string, received number"),
-        (
-            {"query": "a", "limit": 0},
-            "Invalid parameters: limit: expected a whole number of at least 1, received number",
-        ),
-        (
-            {"query": "a", "limit": "5"},
-            "Invalid parameters: limit: expected a whole number of at least 1, received string",
-        ),
-        ({"query": "a", "limit": 1.5}, "Invalid parameters: limit: expected a whole number of at least 1"),
-        ({"query": "a", "limit": True}, "Invalid parameters: limit: expected a whole number of at least 1"),
-        ({"query": "a", "toolbox": "offize"}, "Toolbox 'offize' not found. Did you mean 'office'?"),
-        ({"query": "a", "toolbox": ""}, "Toolbox '' not found"),
-        (["query"], "Invalid parameters: expected object, received array"),
-        (
-            {"limit": -1, "x": 1},
-            "Invalid parameters: Unrecognized key: 'x'; query: required; limit: expected",
-        ),
-    ],
-    ids=lambda it: json.dumps(it)[:40],
-)
-async def test_what_is_wrong_with_a_search_is_said(arguments: Any, told: str, shared: Client) -> None:
-    assert (await refused(shared, "search_tools", arguments)).startswith(told)
+NO_SEARCHES: list[tuple[Any, str]] = [
+    ({}, "Invalid parameters: query: required"),
+    ({"query": 7}, "Invalid parameters: query: expected string, received number"),
+    ({"query": "a", "more": 1}, "Invalid parameters: Unrecognized key: 'more'"),
+    ({"query": "a", "toolbox": 1}, "Invalid parameters: toolbox: expected string, received number"),
+    (
+        {"query": "a", "limit": 0},
+        "Invalid parameters: limit: expected a whole number of at least 1, received number",
+    ),
+    (
+        {"query": "a", "limit": "5"},
+        "Invalid parameters: limit: expected a whole number of at least 1, received string",
+    ),
+    ({"query": "a", "limit": 1.5}, "Invalid parameters: limit: expected a whole number of at least 1"),
+    ({"query": "a", "limit": True}, "Invalid parameters: limit: expected a whole number of at least 1"),
+    ({"query": "a", "toolbox": "offize"}, "Toolbox 'offize' not found. Did you mean 'office'?"),
+    ({"query": "a", "toolbox": ""}, "Toolbox '' not found"),
+    (["query"], "Invalid parameters: expected object, received array"),
+    (
+        {"limit": -1, "x": 1},
+        "Invalid parameters: Unrecognized key: 'x'; query: required; limit: expected",
+    ),
+]
+
+
+async def test_what_is_wrong_with_a_search_is_said(tmp_path: Path) -> None:
+    async with serving(office(), tmp_path) as client:
+        for arguments, told in NO_SEARCHES:
+            assert (await refused(client, "search_tools", arguments)).startswith(told)
 
 
 async def test_a_search_without_words_finds_nothing_and_a_huge_one_is_survived(tmp_path: Path) -> None:
@@ -387,34 +387,26 @@ async def test_a_description_has_the_uri_of_a_page_as_the_opening_has_it(tmp_pat
     assert whole == opened
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({}, "Invalid parameters: tools: required"),
-        ({"tools": "a"}, "Invalid parameters: tools: expected array, received string"),
-        ({"tools": [], "x": 1}, "Invalid parameters: Unrecognized key: 'x'"),
-        ({"tools": ["read_file"]}, "Invalid parameters: tools[0]: expected object, received string"),
-        (
-            {"tools": [{"toolbox": "dev", "server": "a", "tool": "t", "x": 1}, {"toolbox": 1}]},
-            "Invalid parameters: Unrecognized key: 'x' in tools[0]; tools[1].server: required; ",
-        ),
-        (
-            {"tools": [{"toolbox": "dev", "server": "", "tool": "t"}]},
-            "Invalid tool identifier: server cannot be empty",
-        ),
-    ],
-    ids=lambda it: json.dumps(it)[:40],
-)
-async def test_what_is_wrong_with_a_request_for_descriptions_is_said(
-    arguments: Any, told: str, shared: Client
-) -> None:
-    assert (await refused(shared, "describe_tools", arguments)).startswith(told)
+NO_DESCRIPTIONS: list[tuple[Any, str]] = [
+    ({}, "Invalid parameters: tools: required"),
+    ({"tools": "a"}, "Invalid parameters: tools: expected array, received string"),
+    ({"tools": [], "x": 1}, "Invalid parameters: Unrecognized key: 'x'"),
+    ({"tools": ["read_file"]}, "Invalid parameters: tools[0]: expected object, received string"),
+    (
+        {"tools": [{"toolbox": "dev", "server": "a", "tool": "t", "x": 1}, {"toolbox": 1}]},
+        "Invalid parameters: Unrecognized key: 'x' in tools[0]; tools[1].server: required; ",
+    ),
+    (
+        {"tools": [{"toolbox": "dev", "server": "", "tool": "t"}]},
+        "Invalid tool identifier: server cannot be empty",
+    ),
+]
 
 
-@pytest.fixture
-async def shared(tmp_path: Path) -> Any:
+async def test_what_is_wrong_with_a_request_for_descriptions_is_said(tmp_path: Path) -> None:
     async with serving(office(), tmp_path) as client:
-        yield client
+        for arguments, told in NO_DESCRIPTIONS:
+            assert (await refused(client, "describe_tools", arguments)).startswith(told)
 
 
 async def test_the_name_of_a_servers_tool_does_not_depend_on_whether_there_is_a_search(
