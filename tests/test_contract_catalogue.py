@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from mcp_workbench import events, lifecycle
+from mcp_workbench.catalogue import Catalogue, database
 from mcp_workbench.cli import main
+from mcp_workbench.pins.canonical import definition_hash
 from tests.test_contract_dynamic import TOOLS_CHANGED, heard, listed, native
 from tests.workbench import (
     COMMAND,
@@ -330,6 +332,32 @@ async def test_warm_starts_only_the_toolboxes_that_are_named(tmp_path: Path) -> 
     unknown = run(tmp_path, config, "warm", "--toolbox", "deb")
     assert unknown.returncode == 2
     assert "did you mean 'dev'?" in unknown.stderr
+
+
+def test_warm_says_so_where_what_it_saw_is_not_remembered(tmp_path: Path) -> None:
+    config = toolboxes(dev={"a": fake(tools=["echo"])})
+    for nowhere in (":memory:", "/proc/nowhere"):
+        done = run(tmp_path, config, "warm", "--catalogue", nowhere)
+        assert done.returncode == 1
+        assert done.stdout == f"dev/a: 1 tools\n{nowhere}: not all of this could be written there\n"
+
+
+def test_warm_says_so_where_another_program_keeps_the_file_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(events, "log_to_stderr", lambda level: None)
+    monkeypatch.setattr(database, "_PATIENCE", 0.0)
+    file, config = tmp_path / "seen.db", tmp_path / "tools.json"
+    config.write_text(json.dumps(toolboxes(dev={"a": fake(tools=["echo"])})))
+    Catalogue.open(str(file), definition_hash).close()
+    holding = sqlite3.connect(file, isolation_level=None)
+    holding.execute("BEGIN IMMEDIATE")
+    try:
+        assert main(["warm", "--config", str(config), "--catalogue", str(file)]) == 1
+    finally:
+        holding.close()
+    assert capsys.readouterr().out == f"dev/a: 1 tools\n{file}: not all of this could be written there\n"
+    assert main(["warm", "--config", str(config), "--catalogue", str(file)]) == 0
 
 
 def test_warm_waits_as_long_as_a_server_may_take_to_start(

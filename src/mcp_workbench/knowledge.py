@@ -118,10 +118,18 @@ class Knowledge:
             self._writer = _Writer(self._catalogue)
         self._writer.write(self._keys[origin], seen)
 
-    def close(self) -> None:
+    def close(self, within: float = _WRITTEN_WITHIN) -> None:
         """Have what was learnt written, if that does not take long."""
         if self._writer:
-            self._writer.finish(_WRITTEN_WITHIN)
+            self._writer.finish(within)
+
+    def is_kept(self) -> bool:
+        """Whether what was learnt is written, for the next run to know. It waits for the disk."""
+        learnt = {self._keys[origin]: seen for origin, seen in self._learnt.items()}
+        written = self._catalogue.names(learnt)
+        return self._catalogue.is_kept and all(
+            written.get(key) == tuple(tool.name for tool in seen.tools) for key, seen in learnt.items()
+        )
 
     @property
     def approved(self) -> object:

@@ -50,6 +50,11 @@ class Catalogue:
         catalogue._begin()
         return catalogue
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether another run can read what is written; in memory it is only known here."""
+        return self._file is not None
+
     def names(self, keys: Collection[str]) -> dict[str, tuple[str, ...]]:
         """The names of the tools of those servers that are known, in the servers' order."""
         return self._attempt(lambda store: store.names(keys), {})

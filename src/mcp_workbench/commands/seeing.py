@@ -25,6 +25,8 @@ from ..workbench import Workbench
 
 # So many at once: the machine has other things to do.
 _TOOLBOXES_AT_ONCE: Final = 4
+# Longer than the catalogue itself waits for others that write.
+_WRITTEN_WITHIN: Final = 30.0
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -65,7 +67,7 @@ def see(place: str, configuration: Config, known: Knowledge, origins: Collection
     try:
         return asyncio.run(_see(place, _only(configuration, origins), known))
     finally:
-        known.close()
+        known.close(_WRITTEN_WITHIN)
 
 
 def _only(configuration: Config, origins: Collection[Origin]) -> Config:

@@ -14,4 +14,8 @@ def run(asked: Namespace) -> int:
     for sight in sights:
         told = sight.failure or f"{len(sight.tools)} tools"
         console.say(printable(f"{'/'.join(sight.origin)}: {told}"))
-    return console.FAILED if any(sight.failure for sight in sights) else console.DONE
+    is_kept = known.is_kept()
+    if not is_kept:
+        catalogue = console.place_of_catalogue(asked.catalogue)
+        console.say(printable(f"{catalogue}: not all of this could be written there"))
+    return console.DONE if is_kept and not any(sight.failure for sight in sights) else console.FAILED
