@@ -110,7 +110,6 @@ class Approvals:
         version = _version_of(self.place)
         if version == self._version or version is None:
             return
-        self._version = version
         try:
             with open(self.place, "rb") as file:
                 self._lock = read(file.read())
@@ -120,6 +119,9 @@ class Approvals:
             raise ConfigError(
                 [Problem(f"{self.place}: {it.place}", it.message, it.hint) for it in error.problems]
             ) from None
+        finally:
+            # Last: searches ask in a thread of their own, and are to have the lock of this version.
+            self._version = version
 
 
 def _judged(
