@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench import events, lifecycle
+from mcp_workbench import console, events, lifecycle
 from mcp_workbench.catalogue import Catalogue, database
 from mcp_workbench.cli import main
+from mcp_workbench.config import parse
+from mcp_workbench.knowledge import Knowledge
+from mcp_workbench.offers import TOOLS, Listing
 from mcp_workbench.pins.canonical import definition_hash
+from tests.fake_server import FakeServer
+from tests.fake_tools import dumped
 from tests.test_contract_dynamic import TOOLS_CHANGED, heard, listed, native
 from tests.workbench import (
     COMMAND,
@@ -65,6 +70,19 @@ def warm(folder: Path, config: Json, *arguments: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def remember(config: Json) -> None:
+    """Have the catalogue know all servers of a configuration, fake ones, without starting them."""
+    configuration = parse(json.dumps(config).encode())
+    known = Knowledge(configuration, console.catalogue(None))
+    for origin, server in configuration.servers().items():
+        server_itself, listing = FakeServer(json.loads(server.args[3])), Listing(TOOLS)
+        listing.take(dumped({"tools": server_itself.listed}))
+        said = server_itself.script.get("initialize", {}).get("instructions")
+        known.learn(origin, listing.offers, dumped(said), "2025-11-25")
+    known.close()
+    assert known.is_kept()
+
+
 def absent(gate: Path, **script: Any) -> Json:
     """A server that does this while the file is not there; until then it is a server with `echo`."""
     return fake(tools=["echo"], unless={str(gate): script})
@@ -111,7 +129,7 @@ async def test_the_number_is_that_after_filters_and_none_is_a_number_too(tmp_pat
         invalid={"a": fake(tools=["echo"], invalid_tools=[{"name": "broken"}])},
         off={"a": fake(**three), "b": fake(**three) | {"disabled": True}},
     )
-    warm(tmp_path, config)
+    remember(config)
     expected = {"some": 4, "none": 0, "empty": 0, "invalid": 1, "off": 3}
     assert numbers(await instructions(config, tmp_path)) == expected
     # Filters are no part of what was seen.
@@ -141,7 +159,7 @@ async def test_another_entry_is_another_server(tmp_path: Path) -> None:
     others: list[Json] = [{"args": []}, {"command": "other"}, {"cwd": "."}, {"env": {"A": "1"}}, {}]
     entry = fake(tools=["echo"])
     config = toolboxes(**{f"box{number}": {"a": entry} for number in range(len(others))})
-    warm(tmp_path, config)
+    remember(config)
     for toolbox, other in zip(config["toolboxes"].values(), others, strict=True):
         toolbox["mcpServers"]["a"] = entry | other
     assert [*numbers(await instructions(config, tmp_path)).values()] == [None, None, None, None, 1]
@@ -151,7 +169,7 @@ async def test_the_same_server_with_other_limits_filters_and_values_of_variables
     tmp_path: Path,
 ) -> None:
     entry = fake(tools=["echo"]) | {"env": {"TOKEN": "one"}}
-    warm(tmp_path, toolboxes(dev={"a": entry}))
+    remember(toolboxes(dev={"a": entry}))
     other = entry | {"env": {"TOKEN": "two"}, "timeout": 5000, "toolFilters": ["*"], "type": "stdio"}
     assert numbers(await instructions(toolboxes(dev={"a": other}), tmp_path)) == {"dev": 1}
 
@@ -401,7 +419,7 @@ async def test_an_opening_answers_from_the_catalogue_while_its_servers_start(tmp
         on={"initialize": {"wait": str(gate)}},
     )
     config = toolboxes(dev={"a": hanging | {"toolFilters": ["echo"]}}) | FROM_CATALOGUE
-    warm(tmp_path, config)
+    remember(config)
     gate.unlink()
     async with serving(config, tmp_path) as client:
         answer = await client.open("dev")
@@ -422,7 +440,7 @@ async def test_who_was_never_seen_is_waited_for(tmp_path: Path) -> None:
     gate.touch()
     seen = fake(tools=["echo"], on={"initialize": {"wait": str(gate)}})
     config = toolboxes(dev={"a": seen}) | FROM_CATALOGUE
-    warm(tmp_path, config)
+    remember(config)
     gate.unlink()
     config["toolboxes"]["dev"]["mcpServers"]["b"] = fake(tools=["pid"])
     async with serving(config, tmp_path) as client:
@@ -434,7 +452,7 @@ async def test_without_the_key_an_opening_waits_for_its_servers(tmp_path: Path) 
     gate = tmp_path / "gate"
     gate.touch()
     config = toolboxes(dev={"a": fake(tools=["echo"], on={"initialize": {"wait": str(gate)}})})
-    warm(tmp_path, config)
+    remember(config)
     gate.unlink()
     async with serving(config, tmp_path) as client:
         opening = begin_open(client)
@@ -448,7 +466,7 @@ async def test_a_tool_that_the_server_no_longer_has_is_told_in_the_calls_error(t
     same = tmp_path / "same"
     same.touch()
     config = toolboxes(dev={"a": absent(same, tools=["echoes"])}) | FROM_CATALOGUE
-    warm(tmp_path, config)
+    remember(config)
     same.unlink()
     async with serving(config, tmp_path) as client:
         assert names(await client.open("dev")) == ["echo"]
@@ -462,7 +480,7 @@ async def test_a_tool_that_is_new_can_be_called(tmp_path: Path) -> None:
     same = tmp_path / "same"
     same.touch()
     config = toolboxes(dev={"a": absent(same, tools=["pid", "echo"])}) | FROM_CATALOGUE
-    warm(tmp_path, config)
+    remember(config)
     same.unlink()
     async with serving(config, tmp_path) as client:
         await client.open("dev")
@@ -476,7 +494,7 @@ async def test_a_server_that_cannot_be_started_any_more_is_told_by_the_call_and_
     same.touch()
     broken = {"on": {"start": {"stderr": "no database\n", "exit": 3}}}
     config = toolboxes(dev={"a": absent(same, **broken), "b": fake(tools=["pid"])}) | FROM_CATALOGUE
-    warm(tmp_path, config)
+    remember(config)
     same.unlink()
     async with serving(config, tmp_path) as client:
         assert names(await client.open("dev")) == ["echo", "pid"]
@@ -495,7 +513,7 @@ async def test_in_dynamic_mode_one_notification_tells_what_differs(tmp_path: Pat
     same.touch()
     other = {"tools": ["echo", "pid"], "on": {"initialize": {"wait": str(gate)}}}
     config = toolboxes(dev={"a": absent(same, **other)}) | FROM_CATALOGUE | {"toolMode": "dynamic"}
-    warm(tmp_path, config)
+    remember(config)
     same.unlink()
     async with serving(config, tmp_path) as client:
         answer = await client.open("dev")
@@ -519,7 +537,7 @@ async def test_the_first_list_of_a_fixed_toolbox_comes_from_the_catalogue_too(tm
     gate.touch()
     slow = fake(tools=["echo"], on={"initialize": {"wait": str(gate)}})
     config = toolboxes(dev={"a": slow}) | FROM_CATALOGUE
-    warm(tmp_path, config)
+    remember(config)
     gate.unlink()
     async with serving(config, tmp_path, arguments=("--toolbox", "dev")) as client:
         assert await native(client) == ["a_echo"]
@@ -530,7 +548,7 @@ async def test_the_first_list_of_a_fixed_toolbox_comes_from_the_catalogue_too(tm
 
 async def test_in_dynamic_mode_nothing_is_told_where_nothing_differs(tmp_path: Path) -> None:
     config = toolboxes(dev={"a": fake(tools=["echo"])}) | FROM_CATALOGUE | {"toolMode": "dynamic"}
-    warm(tmp_path, config)
+    remember(config)
     async with serving(config, tmp_path) as client:
         await client.open("dev")
         await client.text("dev", "a", "echo")
@@ -543,7 +561,7 @@ async def test_a_toolbox_that_was_closed_while_it_started_forgets(tmp_path: Path
     gate.touch()
     slow = fake(tools=["echo", "pid"], on={"initialize": {"wait": str(gate)}})
     config = toolboxes(dev={"a": slow}) | FROM_CATALOGUE | {"toolMode": "dynamic"}
-    warm(tmp_path, config)
+    remember(config)
     gate.unlink()
     async with serving(config, tmp_path) as client:
         await client.open("dev")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.test_contract_catalogue import absent, run, warm
+from tests.test_contract_catalogue import absent, remember, run, warm
 from tests.test_contract_dynamic import is_not_found, listed
 from tests.workbench import Client, Json, fake, serving, started, toolboxes
 
@@ -105,7 +105,7 @@ async def test_auto_counts_the_known_tools_of_toolboxes_that_are_not_known_as_a_
 
 async def test_true_and_false_decide(tmp_path: Path) -> None:
     many = toolboxes(dev={"a": fake(tools=[], many_tools=50)})
-    warm(tmp_path, many)
+    remember(many)
     async with serving(many | {"search": False}, tmp_path) as client:
         assert not SEARCHING & {*await listed(client)}
         assert await is_not_found(client, "search_tools")
@@ -138,7 +138,7 @@ async def test_they_are_listed_as_harmless_with_their_prefix(mode: str, tmp_path
 async def test_a_search_tells_the_best_three_as_signatures_and_five_more_as_names(tmp_path: Path) -> None:
     ten = [described(f"file_{n}", f"Copy the file {n}. Really.", n={"type": "integer"}) for n in range(10)]
     config = toolboxes(dev={"a": fake(tools=ten), "b": fake(tools=[MERGE])}) | THERE
-    warm(tmp_path, config)
+    remember(config)
     async with serving(config, tmp_path) as client:
         text = await search(client, "copy a file")
         two = await search(client, "copy a file", limit=2)
@@ -160,8 +160,7 @@ async def test_tools_of_all_toolboxes_are_found_with_no_process_running(tmp_path
         for entry in toolbox["mcpServers"].values():
             script = json.loads(entry["args"][3]) | {"starts": str(starts)}
             entry["args"][3] = json.dumps(script)
-    warm(tmp_path, config)
-    before = starts.read_text()
+    remember(config)
     async with serving(config, tmp_path) as client:
         assert found_in(await search(client, "write an e-mail"))[0] == ("office", "post", "send_mail")
         assert found_in(await search(client, "merge branches"))[0] == ("dev", "git", "mergeBranch")
@@ -170,7 +169,7 @@ async def test_tools_of_all_toolboxes_are_found_with_no_process_running(tmp_path
             ("office", "post", "send_mail")
         ]
         whole = await describe(client, ("dev", "files", "read_file"))
-        assert starts.read_text() == before
+        assert not starts.exists()
         # The three names lead to a call as they stand.
         for address in found_in(await search(client, "file mail branch")):
             assert await client.text(*address, text="hi") == "hi"
@@ -226,7 +225,7 @@ async def test_what_is_wrong_with_a_search_is_said(tmp_path: Path) -> None:
 
 async def test_a_search_without_words_finds_nothing_and_a_huge_one_is_survived(tmp_path: Path) -> None:
     config = office()
-    warm(tmp_path, config)
+    remember(config)
     async with serving(config, tmp_path) as client:
         for query in ("", "  \n", "?!…", "\u0000\ud83d\ude00"):
             assert await search(client, query) == "0 of 3 tools."
@@ -239,7 +238,7 @@ async def test_a_search_without_words_finds_nothing_and_a_huge_one_is_survived(t
 async def test_filtered_and_invalid_tools_are_never_found_or_described(tmp_path: Path) -> None:
     entry = fake(tools=[READ, MAIL], invalid_tools=[{"name": "broken_file"}]) | {"toolFilters": ["!read_*"]}
     config = toolboxes(dev={"a": entry}) | THERE
-    warm(tmp_path, config)
+    remember(config)
     async with serving(config, tmp_path) as client:
         for _ in range(2):
             assert "read_file" not in await search(client, "read a broken file")
@@ -286,13 +285,13 @@ async def test_what_another_workbench_has_seen_meanwhile_is_found(tmp_path: Path
     config = office()
     async with serving(config, tmp_path) as client:
         assert await search(client, "mail") == "0 of 0 tools (servers never started: 3)."
-        warm(tmp_path, config)
+        remember(config)
         assert (await search(client, "send mail", limit=1)).startswith("1 of 3 tools. ")
 
 
 async def test_several_searches_at_once_are_all_answered(tmp_path: Path) -> None:
     config = office()
-    warm(tmp_path, config)
+    remember(config)
     async with serving(config, tmp_path) as client:
         queries = ["read file", "send mail", "merge branch"] * 5
         texts = await asyncio.gather(*(search(client, query) for query in queries))
@@ -301,7 +300,7 @@ async def test_several_searches_at_once_are_all_answered(tmp_path: Path) -> None
 
 async def test_a_search_that_is_cancelled_holds_up_no_other(tmp_path: Path) -> None:
     config = office()
-    warm(tmp_path, config)
+    remember(config)
     async with serving(config, tmp_path) as client:
         for _ in range(5):
             asked = {"name": "search_tools", "arguments": {"query": "read file"}}
@@ -334,7 +333,7 @@ async def test_names_with_odd_characters_stand_so_that_they_lead_to_a_call(tmp_p
 
 async def test_several_tools_are_described_in_the_order_of_asking_each_once(tmp_path: Path) -> None:
     config = office()
-    warm(tmp_path, config)
+    remember(config)
     mail, read = ("office", "post", "send_mail"), ("dev", "files", "read_file")
     async with serving(config, tmp_path) as client:
         whole = await describe(client, mail, read, mail)
