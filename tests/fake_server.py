@@ -20,9 +20,11 @@ Keys of the script, all optional, in any combination:
     cursors         "endless" (a new cursor for ever, on empty pages after the last), "repeated" (the same
                     cursor and page for ever), "empty" (the cursor of the second page is ""); of every list
     record          file to which every line received is appended as it came, and {"eof":true} at the end
+    on_later        like `on`, in force once a tool was called
     starts          file to which every start appends a line: the process id
     by_start        list of scripts laid over this one at the first, second, ... start (needs `starts`)
     unless          {file: script}: laid over this one if the file is not there when the process starts
+    script          file with a script that is laid over this one, as it is when the process starts
     on              {"start" or a method: reaction}, see below
     noise           lines written to stdout before every frame, each time
     writes          "one_byte": each byte of stdout is a write of its own
@@ -433,6 +435,7 @@ class FakeServer:
         if not isinstance(name, str) or name not in self.tools:
             self.refuse(request_id, -32602, f"Unknown tool: {name}")
             return
+        self.reactions = {**self.reactions, **self.script.get("on_later", {})}
         behaviour, fixed = self.tools[name]
         token = (params.get("_meta") or {}).get("progressToken")
         result = behaviour(
@@ -502,6 +505,9 @@ def overlays(script: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for path, overlay in script.get("unless", {}).items():
         if not os.path.exists(path):
             yield overlay
+    if "script" in script:
+        with open(script["script"], "rb") as file:
+            yield json.loads(file.read())
     if "starts" in script:
         start = count_start(script["starts"])
         yield from script.get("by_start", [])[start - 1 : start]

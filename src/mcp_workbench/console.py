@@ -45,7 +45,11 @@ def read(file: str | None, toolboxes: Sequence[str] = ()) -> tuple[str, Config]:
             "create it, or name another with --config FILE or WORKBENCH_CONFIG",
         )
         raise ConfigError([problem]) from None
-    configuration = config.parse(data, config.warnings_of_mode(mode, place))
+    warnings = config.warnings_of_mode(mode, place)
+    lock = place_of_lock(place)
+    if os.path.exists(lock):  # who can change it can approve
+        warnings += config.warnings_of_mode(os.stat(lock).st_mode, lock)
+    configuration = config.parse(data, warnings)
     if problems := config.unknown_toolboxes(configuration, toolboxes):
         raise ConfigError(problems, configuration.warnings)
     return os.path.abspath(place), configuration
@@ -88,9 +92,11 @@ def knowledge(configuration: Config, place: str, file: str | None) -> Knowledge:
 
 
 def say(text: str) -> int:
-    """Print to stdout; the exit code."""
+    """Print to stdout, with nothing in it that acts on a terminal; the exit code."""
+    from .printable import printable
+
     try:
-        print(text, flush=True)
+        print(printable(text), flush=True)
     except OSError:  # whoever was reading has read enough (`| head`), or the disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the exit
         return NOT_PRINTED

@@ -103,6 +103,8 @@ class Downstream:
         self._retried: set[Kind] = set()  # kinds that could not be listed, and are tried again for an opening
         self._hurried = asyncio.Event()  # somebody waits for the next listing
         self._listings: dict[Kind, Listing] = {}
+        # Listings of its tools that were begun; the last of them that ended, and the last that succeeded.
+        self._begun = self._ended = self._listed = 0
         self._subscriptions: dict[str, str] = {}  # its URIs, and how the client knows them
         self._in_flight = 0  # requests of the client's
         self._questions = Questions()  # of the server's, asked for the sake of these
@@ -158,9 +160,17 @@ class Downstream:
     ) -> Answer:
         """Once it serves, and is listed anew where that is due."""
         ready = await self.ready()
-        if self._may_be_outdated(ready, tool, read_only):
-            await self._listed_anew()
-            ready = await self.ready()
+        while self._may_be_outdated(ready, tool, read_only):
+            is_known = await self._listed_anew()
+            before, ready = ready, await self.ready()
+            if ready.peer is not before.peer:
+                continue  # it was started again
+            if not is_known and self._knowledge.approvals:
+                raise CallError(
+                    f"Tool '{tool}' in server '{self.name}' (toolbox '{self.toolbox}') is withheld: "
+                    "the server says that its tools have changed, and could not list them; nothing was sent"
+                )
+            break
         return await self._call(ready, tool, arguments, meta, on_progress, read_only)
 
     def _call(
@@ -276,6 +286,12 @@ class Downstream:
         """A tool that may be called, by its own name."""
         return self.offered.get(TOOLS, _NOTHING).get(name)
 
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Why, by the names of tools that are withheld."""
+        known = self.state if isinstance(self.state, Ready) else self.expected
+        return known.refused if known else {}
+
     def expect(self, admitted: Admitted) -> None:
         """Until it serves, these count as its tools; not where it has failed since it was opened."""
         if self.is_starting and not self.offered and not self._has_failed:
@@ -310,18 +326,25 @@ class Downstream:
         while (self.is_starting and not self.expected) or self._retried:
             await self._turn()
 
-    async def _listed_anew(self) -> None:
-        """Wait for the listing that is due; not longer than can be expected of one."""
-        self._hurried.set()
+    async def _listed_anew(self) -> bool:
+        """Wait for the listing that is due; whether the tools are known as they are now, or later.
+
+        Not longer than can be expected of one.
+        """
+        # The one under way may have begun before the change: then there is a second one.
+        due = self._begun + 1
         await asyncio.sleep(0)  # from here on in a task, which a time limit needs
         try:
             async with asyncio.timeout(lifecycle.LISTED_ANEW_WITHIN):
-                # The one under way may have begun before the change: then there is a second one.
-                for _ in range(2):
-                    if TOOLS in self._stale and isinstance(self.state, Ready):
-                        await self._turn()
+                while TOOLS in self._stale and self._ended < due and isinstance(self.state, Ready):
+                    if self._begun == self._ended and TOOLS not in self._changed:
+                        self._changed.add(TOOLS)  # the last one failed
+                        self._stirred.set()
+                    self._hurried.set()
+                    await self._turn()
         except TimeoutError:
             pass
+        return TOOLS not in self._stale or self._listed >= due
 
     async def _turn(self) -> None:
         """Wait for the next change of state."""
@@ -374,8 +397,8 @@ class Downstream:
             self._become(Starting())
             self._asked_again.set()
         elif ready := self._serving():
-            if ready.refused:
-                self._become(self._ready(ready.peer, ready.hello))  # it may have been approved meanwhile
+            if self._knowledge.approvals:  # which may be others meanwhile
+                self._become(self._ready(ready.peer, ready.hello))
             self._retried = {kind for kind, listing in self._listings.items() if listing.failure}
             if self._retried:
                 self._changed |= self._retried
@@ -502,11 +525,20 @@ class Downstream:
     def _ready(self, peer: Peer, hello: Hello) -> Ready:
         found = {kind: listing.offers for kind, listing in self._listings.items()}
         admitted = self._knowledge.admitted(self.origin, found[TOOLS], hello.instructions)
-        listings = self._listings.values()
-        failures = [told for it in listings for told in (*it.left_out, it.failure) if told]
+        failures = [
+            told
+            for kind, listing in self._listings.items()
+            for told in (*self._left_out(kind, listing), listing.failure)
+            if told
+        ]
         left_out = (*map(self._masked, failures), *admitted.left_out)
         offers = {**found, TOOLS: admitted.tools}
         return Ready(peer, hello, offers, left_out, admitted.instructions, admitted.refused, {})
+
+    def _left_out(self, kind: Kind, listing: Listing) -> list[str]:
+        # The names of tools that nobody could approve are a server's words like any others.
+        is_quiet = kind is TOOLS and self._knowledge.approvals
+        return listing.left_out_unnamed if is_quiet else listing.left_out
 
     def _learn(self, hello: Hello) -> None:
         """Have remembered what it has just listed."""
@@ -531,13 +563,16 @@ class Downstream:
             if link.gone.done():
                 break
             changed, self._changed = self._changed, set()
+            self._begun += TOOLS in changed
             try:
                 async with asyncio.timeout(self._patience.quiet):
                     self._take(await list_offers(peer, hello, changed))
                 if TOOLS in changed:
+                    self._listed = self._begun
                     self._learn(hello)
             except (Gone, CannotConnect, Malformed, TimeoutError) as error:
                 self._keep(TOOLS, str(error) or f"it did not list within {self._patience.quiet:g} s")
+            self._ended = self._begun
             self._retried -= changed
             if not link.gone.done():
                 self._become(self._ready(peer, hello))

@@ -46,15 +46,14 @@ class Library:
         for origin, admitted in (await self.remembered(starting)).items():
             starting[origin].expect(admitted)
 
-    async def tools(self, origins: Collection[Origin]) -> dict[Origin, Tools]:
-        """The tools of these servers: those that they list now, else those of the last time."""
-        known: dict[Origin, Tools] = {
-            server.origin: server.offered[TOOLS]
+    async def admitted(self, origins: Collection[Origin]) -> dict[Origin, Admitted]:
+        """What may be used of these servers: of what they list now, else of the last time."""
+        known = {
+            server.origin: Admitted(dict(server.offered[TOOLS]), refused=dict(server.refused))
             for server in self._workbench.servers()
             if server.origin in origins and TOOLS in server.offered
         }
-        earlier = await self.remembered([origin for origin in origins if origin not in known])
-        return known | {origin: admitted.tools for origin, admitted in earlier.items()}
+        return known | await self.remembered([origin for origin in origins if origin not in known])
 
     async def described(self, asked: Sequence[Address]) -> tuple[list[tuple[Origin, Offer]], list[str]]:
         """The tools that are asked for, each once, and what is to be said of those that are not found."""
@@ -62,7 +61,7 @@ class Library:
         failures: list[str] = []
         addresses = [*dict.fromkeys(asked)]
         origins = {Origin(address.toolbox, address.server) for address in addresses}
-        known = await self.tools(origins & self._config.servers().keys())
+        known = await self.admitted(origins & self._config.servers().keys())
         for address in addresses:
             origin = Origin(address.toolbox, address.server)
             try:
@@ -71,17 +70,19 @@ class Library:
                 failures.append(str(error))
         return found, failures
 
-    def _tool(self, address: Address, tools: Tools | None) -> Offer:
+    def _tool(self, address: Address, known: Admitted | None) -> Offer:
         self._workbench.check(address)
-        if tools is None:
+        if known is None:
             server = f"Server '{address.server}' in toolbox '{address.toolbox}'"
             raise NotFound(f"{server} was never seen; open the toolbox first")
-        if address.tool not in tools:
+        if why := known.refused.get(address.tool):
+            raise CallError(why)
+        if address.tool not in known.tools:
             raise NotFound(
                 f"Tool '{address.tool}' not found in server '{address.server}' (toolbox '{address.toolbox}')",
-                nearest(address.tool, tools),
+                nearest(address.tool, known.tools),
             )
-        return tools[address.tool]
+        return known.tools[address.tool]
 
     # Searching ------------------------------------------------------------------------------------
 

@@ -71,7 +71,9 @@ class Listing:
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.offers: dict[str, Offer] = {}
-        self.left_out: list[str] = []
+        self.invalid = 0  # definitions that are left out
+        self._named: list[str] = []  # the first of them
+        self._cut = ""  # why what follows is not read
         self.failure = ""  # why nothing could be listed
         self._cursors: set[str] = set()
 
@@ -82,9 +84,7 @@ class Listing:
             raise Malformed(f"{self.kind.method} was answered without `{self.kind.member}`")
         for definition in raw_json.elements(read[self.kind.member]):
             if len(self.offers) >= MOST_OFFERS:
-                self.left_out.append(
-                    f"it lists more than {MOST_OFFERS} {self.kind.noun}s; the rest is left out"
-                )
+                self._cut = f"it lists more than {MOST_OFFERS} {self.kind.noun}s; the rest is left out"
                 return None
             self._add(definition)
         # "" is a cursor like any other; only a missing one ends the list.
@@ -92,9 +92,7 @@ class Listing:
         if cursor is None:
             return None
         if cursor in self._cursors or len(self._cursors) >= MOST_PAGES:
-            self.left_out.append(
-                f"its list of {self.kind.noun}s does not end; what was read until there is used"
-            )
+            self._cut = f"its list of {self.kind.noun}s does not end; what was read until there is used"
             return None
         self._cursors.add(cursor)
         return cursor
@@ -106,15 +104,25 @@ class Listing:
             if self.offers.setdefault(name, offer) != offer:
                 raise Malformed(f"the {self.kind.key} is listed twice, with different definitions")
         except Malformed as why:
-            label = _label(definition, self.kind)
-            self._leave_out(f"{self.kind.noun} {label} is left out, its definition is invalid: {why}")
+            self.invalid += 1
+            if self.invalid <= MOST_NAMED:
+                label = _label(definition, self.kind)
+                told = f"{self.kind.noun} {label} is left out, its definition is invalid: {why}"
+                self._named.append(told)
 
-    def _leave_out(self, told: str) -> None:
+    @property
+    def left_out(self) -> list[str]:
+        """What is not among the offers, with the names that the server gave."""
         # Who reads this pays for each line of it.
-        if len(self.left_out) < MOST_NAMED:
-            self.left_out.append(told)
-        elif len(self.left_out) == MOST_NAMED:
-            self.left_out.append(f"more of its {self.kind.noun}s are left out, their definitions are invalid")
+        more = self.invalid > len(self._named)
+        rest = f"more of its {self.kind.noun}s are left out, their definitions are invalid"
+        return [*self._named, *([rest] if more else []), *([self._cut] if self._cut else [])]
+
+    @property
+    def left_out_unnamed(self) -> list[str]:
+        """The same without a word of the server's."""
+        told = f"{self.invalid} of its {self.kind.noun}s are left out, their definitions are invalid"
+        return [*([told] if self.invalid else []), *([self._cut] if self._cut else [])]
 
 
 def _name_of(definition: Raw, kind: Kind) -> str:

@@ -1,7 +1,7 @@
 """One open toolbox: its servers, each in a task of its own. To close it is to cancel its task."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from . import lifecycle
 from .downstream import Down, Downstream, Ready
@@ -76,16 +76,21 @@ class Toolbox:
         for server in self._servers.values():
             match server.state:
                 case Ready(left_out=left_out):
-                    told += [f"Server '{server.name}' in toolbox '{self.name}': {what}" for what in left_out]
+                    told += self._of_server(server, left_out)
                 case Down(reason=reason):
                     told.append(str(ServerUnavailable(server.name, self.name, reason)))
-                case _ if not server.expected:
+                case _ if server.expected:
+                    told += self._of_server(server, server.expected.left_out)
+                case _:
                     doing = "installing" if server.installs else "starting"
                     told.append(
                         f"Server '{server.name}' in toolbox '{self.name}' is still {doing}; "
                         "its tools can be used as soon as it is ready"
                     )
         return told
+
+    def _of_server(self, server: Downstream, told: Iterable[str]) -> list[str]:
+        return [f"Server '{server.name}' in toolbox '{self.name}': {what}" for what in told]
 
     def retire(self, reason: str) -> tuple[int, int]:
         """Make everything in it uncallable; how many servers and tools that took away."""

@@ -5,15 +5,20 @@ from argparse import Namespace
 from .. import console
 from ..pins.changes import chosen
 from .changes import Changes
+from .seeing import counted
 
 
 def run(asked: Namespace) -> int:
     found = Changes.found(asked, start_changed=True)
-    taken = chosen(found.changes, asked.names) if asked.names else found.changes
-    if taken:
-        console.say(found.told(taken))
-        found.approvals.approve(taken)
     for sight in found.unreachable:
-        console.say(f"{'/'.join(sight.origin)}: not approved: {sight.failure}")
-    console.say(f"{len(taken)} changes are approved.")
+        console.say(f"{sight.name}: not approved: {sight.told_failure}")
+    names = [name for name in asked.names if not found.explains(name)]
+    taken = chosen(found.changes, names) if names or asked.names else found.changes
+    if taken:
+        if console.say(found.told(taken)) != console.DONE:
+            return console.NOT_PRINTED  # what nobody could read is not approved
+        found.approvals.approve(taken)
+        console.say(f"Approved: {counted(len(taken), 'change')}.")
+    elif not found.unreachable:
+        console.say("Nothing waits for approval.")
     return console.FAILED if found.unreachable else console.DONE

@@ -1,19 +1,19 @@
 """What differs from `workbench.lock`, for those who look at it and those who approve it."""
 
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Self
 
 from .. import console
 from ..approvals import Approvals
+from ..errors import Findings
 from ..knowledge import NOTHING_SAID, Knowledge
-from ..naming import Origin
+from ..naming import Origin, nearest
 from ..pins.canonical import definition_hash
 from ..pins.changes import Change
 from ..pins.differences import differences
 from ..pins.entries import entry_hash, entry_identity
 from ..pins.judge import entry_change, gone
-from ..printable import printable
 from .seeing import Sight, see
 
 
@@ -45,11 +45,11 @@ class Changes:
         entries = {
             origin: entry_change(lock, origin, entry_hash(server)) for origin, server in servers.items()
         }
-        started = [
-            origin
-            for origin, change in entries.items()
-            if change is None or (start_changed and _is_named(origin, asked.names))
-        ]
+        if start_changed:
+            _refuse_unknown(asked.names, {*servers, *lock.origins()})
+            started = [origin for origin in servers if is_named(origin, asked.names)]
+        else:
+            started = [origin for origin, change in entries.items() if change is None]
         known = Knowledge(configuration, console.catalogue(asked.catalogue))
         sights = see(place, configuration, known, started)
         changes: list[Change] = [*gone(lock, servers)]
@@ -57,7 +57,7 @@ class Changes:
         for origin, change in entries.items():
             if sight := reached.get(origin):
                 changes += approvals.differing(lock, origin, servers[origin], sight.tools, sight.instructions)
-            elif change and origin not in started:
+            elif change and not start_changed:
                 changes.append(change)
         current = {entry_hash(server): entry_identity(server) for server in servers.values()}
         for sight in reached.values():
@@ -69,11 +69,31 @@ class Changes:
 
     def told(self, changes: Iterable[Change]) -> str:
         """Changes as a person reads them."""
-        return printable(differences(changes, self._current, self._known.earlier))
+        return differences(changes, self._current, self._known.earlier)
+
+    def explains(self, name: str) -> bool:
+        """Whether nothing has changed under a name because its server could not be reached."""
+        unreachable = any(is_named(sight.origin, [name]) for sight in self.unreachable)
+        return unreachable and not any(is_named(change.origin, [name]) for change in self.changes)
 
 
-def _is_named(origin: Origin, names: Sequence[str]) -> bool:
+def is_named(origin: Origin, names: Sequence[str]) -> bool:
+    """Whether one of the names is that of a server, its toolbox or one of its tools, or there are none."""
     server = "/".join(origin)
     return not names or any(
         name in (origin.toolbox, server) or name.startswith(f"{server}/") for name in names
     )
+
+
+def _refuse_unknown(names: Iterable[str], origins: Collection[Origin]) -> None:
+    """Nothing is started for a name that leads nowhere. Raises ConfigError."""
+    findings = Findings()
+    for name in names:
+        if not any(is_named(origin, [name]) for origin in origins):
+            known = ["/".join(it) if "/" in name else it.toolbox for it in origins]
+            near = nearest(name, known)
+            findings.problem(
+                name, "there is no such toolbox or server", f"did you mean '{near}'?" if near else ""
+            )
+    if findings.problems:
+        findings.give_up()

@@ -12,7 +12,7 @@ def run(asked: Namespace) -> int:
     if found.changes:
         console.say(found.told(found.changes))
     for sight in found.unreachable:
-        console.say(f"{'/'.join(sight.origin)}: not compared: {sight.failure}")
+        console.say(f"{sight.name}: not compared: {sight.told_failure}")
     for finding in findings(found.seen):
         console.say(f"look at this: {finding}")
     if not found.changes and not found.unreachable:

@@ -6,19 +6,18 @@ from .. import console
 from ..approvals import Approvals
 from ..knowledge import Knowledge
 from ..pins.lock_file import Lock
-from ..printable import printable
 from .findings import findings
-from .seeing import see
+from .seeing import counted, see
 
 
 def run(asked: Namespace) -> int:
     place, configuration = console.read(asked.config, asked.toolboxes)
     servers = configuration.servers()
+    approvals = Approvals(console.place_of_lock(place))
+    before = approvals.lock
     known = Knowledge(configuration, console.catalogue(asked.catalogue))
     sights = see(place, configuration, known, servers)
     seen = [sight for sight in sights if not sight.failure]
-    approvals = Approvals(console.place_of_lock(place))
-    before = approvals.lock
     failed = {sight.origin for sight in sights if sight.failure}
     kept = Lock(
         {
@@ -37,8 +36,8 @@ def run(asked: Namespace) -> int:
         ],
     )
     for sight in sights:
-        told = f"not approved: {sight.failure}" if sight.failure else f"{len(sight.tools)} tools"
-        console.say(printable(f"{'/'.join(sight.origin)}: {told}"))
+        told = f"not approved: {sight.told_failure}" if sight.failure else counted(len(sight.tools), "tool")
+        console.say(f"{sight.name}: {told}")
     for finding in findings(seen):
         console.say(f"look at this: {finding}")
     console.say(f"{approvals.place} is written")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -35,7 +35,17 @@ class Sight(msgspec.Struct, frozen=True):
     origin: Origin
     tools: Mapping[str, Offer] = {}
     instructions: Payload = NOTHING_SAID
+    left_out: Sequence[str] = ()
     failure: str = ""
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.origin)
+
+    @property
+    def told_failure(self) -> str:
+        """Why it could not be reached, each line of a server's own set apart from those of ours."""
+        return self.failure.replace("\n", "\n    ")
 
 
 class _Nobody:
@@ -52,6 +62,10 @@ class _Nobody:
 
     def garbled(self, frame: Payload, why: Malformed) -> None:
         pass
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def wanted(configuration: Config, toolboxes: Collection[str]) -> list[Origin]:
@@ -92,16 +106,18 @@ async def _see(place: str, configuration: Config, known: Knowledge) -> list[Sigh
             bench.close(name)
         return seen
 
-    async with Workbench(configuration, processes.reach, nobody, known) as bench:
-        seen = await asyncio.gather(*map(look, configuration.toolboxes))
-    await processes.close()
+    try:
+        async with Workbench(configuration, processes.reach, nobody, known) as bench:
+            seen = await asyncio.gather(*map(look, configuration.toolboxes))
+    finally:
+        await processes.close()
     return [sight for sights in seen for sight in sights]
 
 
 def _sight(server: Downstream) -> Sight:
     match server.state:
-        case Ready(offers=offers, instructions=instructions):
-            return Sight(server.origin, offers[TOOLS], instructions)
+        case Ready(offers=offers, instructions=instructions, left_out=left_out):
+            return Sight(server.origin, offers[TOOLS], instructions, left_out)
         case Down(reason=reason):
             return Sight(server.origin, failure=reason)
     return Sight(server.origin, failure="it was still starting")

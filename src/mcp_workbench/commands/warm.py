@@ -3,8 +3,7 @@
 from argparse import Namespace
 
 from .. import console
-from ..printable import printable
-from .seeing import see, wanted
+from .seeing import counted, see, wanted
 
 
 def run(asked: Namespace) -> int:
@@ -12,10 +11,10 @@ def run(asked: Namespace) -> int:
     known = console.knowledge(configuration, place, asked.catalogue)
     sights = see(place, configuration, known, wanted(configuration, asked.toolboxes))
     for sight in sights:
-        told = sight.failure or f"{len(sight.tools)} tools"
-        console.say(printable(f"{'/'.join(sight.origin)}: {told}"))
+        told = f"FAILED: {sight.told_failure}" if sight.failure else counted(len(sight.tools), "tool")
+        console.say(f"{sight.name}: {told}")
     is_kept = known.is_kept()
     if not is_kept:
         catalogue = console.place_of_catalogue(asked.catalogue)
-        console.say(printable(f"{catalogue}: not all of this could be written there"))
+        console.say(f"{catalogue}: not all of this could be written there")
     return console.DONE if is_kept and not any(sight.failure for sight in sights) else console.FAILED

@@ -115,7 +115,6 @@ def _did_you_mean(near: str | None) -> str:
 # An agent that can run commands reads this too: it should not be the one who approves.
 _WHAT_TO_DO: Final = "ask the user to read `mcp-workbench diff`, then to run `mcp-workbench approve`"
 _MOST_NAMED: Final = 10
-# The name of a new tool is its server's words, which nobody has read.
 _PLAIN_NAME: Final = r"[A-Za-z0-9_./-]{1,64}"
 
 
@@ -130,16 +129,12 @@ def withheld_text(changes: Iterable[Change]) -> str:
     if Kind.ENTRY_CHANGED in by_kind:
         what = "what its entry runs or reaches has changed since it was approved"
         return f"it is withheld, since {what}; {_WHAT_TO_DO}"
-    groups = [
-        (word, by_kind[kind])
-        for kind, word in ((Kind.TOOL_CHANGED, "changed"), (Kind.TOOL_NEW, "new"))
-        if kind in by_kind
-    ]
+    changed, new = by_kind.get(Kind.TOOL_CHANGED, []), len(by_kind.get(Kind.TOOL_NEW, []))
     parts = []
-    if groups:
-        count = sum(len(names) for _, names in groups)
-        told = "; ".join(f"{word}: {_listed(names)}" for word, names in groups)
-        parts.append(f"{count} {'tool' if count == 1 else 'tools'} ({told})")
+    if count := len(changed) + new:
+        # The name of a new tool is its server's words, which nobody has read.
+        told = [f"changed: {_listed(changed)}"] * bool(changed) + [f"new: {new}"] * bool(new)
+        parts.append(f"{count} {'tool' if count == 1 else 'tools'} ({'; '.join(told)})")
     if Kind.INSTRUCTIONS_CHANGED in by_kind:
         parts.append("its changed instructions")
     return f"withheld until approved: {' and '.join(parts)}; {_WHAT_TO_DO}" if parts else ""
