@@ -828,6 +828,18 @@ def test_a_file_of_version_1_is_brought_to_this_version(place: Path) -> None:
     assert put_aside(place) == []
 
 
+def test_what_was_approved_is_kept_by_its_hash_as_long_as_there_is_room(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_APPROVED", 2)
+    with opened(place) as catalogue:
+        catalogue.keep_approved({"sha256:1": b"one", "sha256:2": b"two"})
+        catalogue.keep_approved({"sha256:3": b"three", "sha256:1": b"one"})
+        assert [catalogue.earlier(f"sha256:{n}") for n in (1, 2, 3)] == [b"one", None, b"three"]
+    with opened(place) as catalogue:
+        assert catalogue.earlier("sha256:3") == b"three"
+
+
 def test_a_file_of_a_newer_version_is_left_alone(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     as_it_was(place)
     edit(place, f"PRAGMA user_version = {database.VERSION + 1}")

@@ -165,6 +165,21 @@ def test_diff_tells_field_by_field_what_changed_with_the_text_that_was_approved(
     assert project.run("diff").stdout == done.stdout  # seeing it does not approve it, nor forget
 
 
+def test_diff_tells_what_was_approved_of_entries_and_instructions_too(project: Project) -> None:
+    project.server("dev/a", tools=[a_tool("one")], initialize={"instructions": "Be brief."})
+    project.server("dev/b", tools=[a_tool("one")])
+    project.done("lock")
+    project.server("dev/a", tools=[a_tool("one")], initialize={"instructions": "Be long."})
+    project.entry("dev/b")["args"].append("--more")
+    done = project.run("diff")
+    assert "not known on this machine" not in done.stdout
+    assert '~ instructions: "Be brief." → "Be long."' in done.stdout
+    assert "dev/b: changed entry\n" in done.stdout
+    assert "--more" in done.stdout
+    project.done("approve")
+    assert project.done("diff") == "All is as it was approved.\n"
+
+
 def test_diff_shows_what_there_is_where_the_approved_text_is_not_known(project: Project) -> None:
     project.approve()
     project.offers(tools=[a_tool("one", description="Sends."), a_tool("two")])

@@ -103,8 +103,12 @@ class Knowledge:
         }
 
     def earlier(self, hash_: str) -> bytes | None:
-        """The definition of this hash, if a server gave it once. It waits for the disk."""
+        """What has this hash: a definition that a server gave once, or what else was approved."""
         return self._catalogue.earlier(hash_)
+
+    def keep_approved(self, texts: Mapping[str, bytes]) -> None:
+        """Remember what a person has approved, by its hash, to show later what has changed of it."""
+        self._catalogue.keep_approved(texts)
 
     def learn(self, origin: Origin, tools: Mapping[str, Offer], instructions: Payload, revision: str) -> None:
         """Remember what a server has just listed. It is written behind this: nobody waits for the disk."""

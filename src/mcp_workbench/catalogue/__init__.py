@@ -6,7 +6,7 @@ seen is kept in memory; what cannot be written is dropped. Each is said once in 
 """
 
 import _thread  # threading takes its time to load, and the first answer waits for this
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from ..offers import Offer
@@ -82,8 +82,12 @@ class Catalogue:
         self._attempt(write, None)
 
     def earlier(self, hash_: str) -> bytes | None:
-        """The definition of this hash, as a server once gave it: of now or of some time ago."""
+        """What has this hash: a definition, of now or of some time ago, or what else was approved."""
         return self._attempt(lambda store: store.earlier(hash_), None)
+
+    def keep_approved(self, texts: Mapping[str, bytes]) -> None:
+        """Keep what was approved, by its hash, for `earlier`: also where no server has listed it."""
+        self._attempt(lambda store: store.keep_approved(texts), None)
 
     def close(self) -> None:
         """Nothing is known any more, and nothing kept; whoever still asks or tells is not told so."""

@@ -37,6 +37,7 @@ _STEPS: Final = (
         )""",
         "CREATE INDEX earlier_by_hash ON earlier (hash)",
     ),
+    ("CREATE TABLE approved (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, text BLOB NOT NULL)",),
 )
 VERSION: Final = len(_STEPS)
 

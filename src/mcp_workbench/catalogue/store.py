@@ -1,6 +1,6 @@
 """What the catalogue writes and reads, and how it stays small. In short transactions, since it is shared."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 MOST_BYTES_OF_A_SERVER: Final = MOST_BYTES // 4
 
 MOST_EARLIER: Final = 5  # of each tool
+MOST_APPROVED: Final = 20_000
 LARGEST_EARLIER: Final = 200_000
 MOST_BYTES_OF_EARLIER: Final = 8 * 1024 * 1024  # of each server
 
@@ -76,10 +77,21 @@ class Store:
         with self._db.transaction():
             found = self._db.execute(
                 "SELECT definition FROM tool WHERE hash = ?1"
-                " UNION ALL SELECT definition FROM earlier WHERE hash = ?1 LIMIT 1",
+                " UNION ALL SELECT definition FROM earlier WHERE hash = ?1"
+                " UNION ALL SELECT text FROM approved WHERE hash = ?1 LIMIT 1",
                 (hash_,),
             ).fetchone()
             return checked(found[0], bytes) if found else None
+
+    def keep_approved(self, texts: Mapping[str, bytes]) -> None:
+        with self._db.transaction("IMMEDIATE"):
+            self._db.executemany(
+                "INSERT OR REPLACE INTO approved (hash, text) VALUES (?, ?)",
+                [(hash_, text) for hash_, text in texts.items() if len(text) <= LARGEST_EARLIER],
+            )
+            self._db.execute(
+                "DELETE FROM approved WHERE id <= (SELECT max(id) FROM approved) - ?", (MOST_APPROVED,)
+            )
 
     def record(
         self, key: str, tools: Collection[Offer], instructions: bytes, revision: str, at: float

@@ -17,7 +17,7 @@ def run(asked: Namespace) -> int:
     if taken:
         if console.say(found.told(taken)) != console.DONE:
             return console.NOT_PRINTED  # what nobody could read is not approved
-        found.approvals.approve(taken)
+        found.approve(taken)
         console.say(f"Approved: {counted(len(taken), 'change')}.")
     elif not found.unreachable:
         console.say("Nothing waits for approval.")

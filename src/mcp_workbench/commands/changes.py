@@ -6,6 +6,7 @@ from typing import Self
 
 from .. import console
 from ..approvals import Approvals
+from ..config import Config
 from ..errors import Findings
 from ..knowledge import NOTHING_SAID, Knowledge
 from ..naming import Origin, nearest
@@ -59,13 +60,14 @@ class Changes:
                 changes += approvals.differing(lock, origin, servers[origin], sight.tools, sight.instructions)
             elif change and not start_changed:
                 changes.append(change)
-        current = {entry_hash(server): entry_identity(server) for server in servers.values()}
-        for sight in reached.values():
-            current |= {definition_hash(tool.definition): tool.definition for tool in sight.tools.values()}
-            if sight.instructions != NOTHING_SAID:
-                said = bytes(sight.instructions)
-                current[definition_hash(said)] = said
-        return cls(approvals, known, changes, sights, current)
+        return cls(approvals, known, changes, sights, by_hash(configuration, reached.values()))
+
+    def approve(self, changes: Iterable[Change]) -> None:
+        """Take these over, and remember what they say."""
+        self.approvals.approve(changes)
+        self._known.keep_approved(
+            {it.after: self._current[it.after] for it in changes if it.after in self._current}
+        )
 
     def told(self, changes: Iterable[Change]) -> str:
         """Changes as a person reads them."""
@@ -75,6 +77,17 @@ class Changes:
         """Whether nothing has changed under a name because its server could not be reached."""
         unreachable = any(is_named(sight.origin, [name]) for sight in self.unreachable)
         return unreachable and not any(is_named(change.origin, [name]) for change in self.changes)
+
+
+def by_hash(configuration: Config, seen: Iterable[Sight]) -> dict[str, bytes]:
+    """All that may be approved: entries, definitions and instructions."""
+    found = {entry_hash(server): entry_identity(server) for server in configuration.servers().values()}
+    for sight in seen:
+        found |= {definition_hash(tool.definition): tool.definition for tool in sight.tools.values()}
+        if sight.instructions != NOTHING_SAID:
+            said = bytes(sight.instructions)
+            found[definition_hash(said)] = said
+    return found
 
 
 def is_named(origin: Origin, names: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ from .. import console
 from ..approvals import Approvals
 from ..knowledge import Knowledge
 from ..pins.lock_file import Lock
+from .changes import by_hash
 from .findings import findings
 from .seeing import counted, see
 
@@ -35,6 +36,7 @@ def run(asked: Namespace) -> int:
             )
         ],
     )
+    known.keep_approved(by_hash(configuration, seen))
     for sight in sights:
         told = f"not approved: {sight.told_failure}" if sight.failure else counted(len(sight.tools), "tool")
         console.say(f"{sight.name}: {told}")
