@@ -1,6 +1,8 @@
 """What holds for every test."""
 
 import itertools
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,3 +17,15 @@ def _a_catalogue_of_its_own(
     """What one test's servers offer is not remembered in another, nor in the cache of whoever runs them."""
     cache: Path = tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Commands that are run in this process say where, and from which level on, is logged."""
+    root, own = logging.getLogger(), logging.getLogger("mcp_workbench")
+    handlers, level = [*root.handlers], own.level
+    yield
+    for handler in [*root.handlers]:
+        if handler not in handlers and type(handler).__module__.startswith("mcp_workbench"):
+            root.removeHandler(handler)
+    own.setLevel(level)

@@ -320,7 +320,7 @@ async def test_warm_sees_all_servers_and_leaves_nothing_behind(tmp_path: Path) -
     config["toolboxes"]["prod"]["mcpServers"]["a"]["toolFilters"] = ["echo"]
     done = run(tmp_path, config, "warm")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "dev/a: 2 tools\ndev/b: 2 tools\nprod/a: 1 tools\n"
+    assert done.stdout == "dev/a: 2 tools\ndev/b: 2 tools\nprod/a: 1 tool\n"
     processes = [int(line) for line in starts.read_text().splitlines()]
     assert len(processes) == 3
     assert not any(map(alive, processes))
@@ -334,10 +334,10 @@ async def test_warm_tells_what_it_could_not_see_and_sees_the_rest(tmp_path: Path
     done = run(tmp_path, config, "warm")
     gone, db, a, good = (line for line in done.stdout.splitlines() if line.startswith(("dev/", "good/")))
     assert done.returncode == 1
-    assert gone.startswith("dev/gone: command 'no-such-command' not found")
-    assert db.startswith("dev/db: exited with code 3")
+    assert gone.startswith("dev/gone: FAILED: command 'no-such-command' not found")
+    assert db.startswith("dev/db: FAILED: exited with code 3")
     assert "no \\u001b[31mdatabase\n" in done.stdout
-    assert [a, good] == ["dev/a: 1 tools", "good/a: 1 tools"]
+    assert [a, good] == ["dev/a: 1 tool", "good/a: 1 tool"]
     assert numbers(await instructions(config, tmp_path)) == {"dev": None, "good": 1}
 
 
@@ -345,7 +345,7 @@ async def test_warm_starts_only_the_toolboxes_that_are_named(tmp_path: Path) -> 
     starts = tmp_path / "starts"
     config = toolboxes(dev={"a": fake(tools=["echo"])}, prod={"a": fake(starts=str(starts))})
     done = run(tmp_path, config, "warm", "--toolbox", "dev")
-    assert (done.returncode, done.stdout) == (0, "dev/a: 1 tools\n")
+    assert (done.returncode, done.stdout) == (0, "dev/a: 1 tool\n")
     assert not starts.exists()
     unknown = run(tmp_path, config, "warm", "--toolbox", "deb")
     assert unknown.returncode == 2
@@ -357,7 +357,7 @@ def test_warm_says_so_where_what_it_saw_is_not_remembered(tmp_path: Path) -> Non
     for nowhere in (":memory:", "/proc/nowhere"):
         done = run(tmp_path, config, "warm", "--catalogue", nowhere)
         assert done.returncode == 1
-        assert done.stdout == f"dev/a: 1 tools\n{nowhere}: not all of this could be written there\n"
+        assert done.stdout == f"dev/a: 1 tool\n{nowhere}: not all of this could be written there\n"
 
 
 def test_warm_says_so_where_another_program_keeps_the_file_locked(
@@ -374,7 +374,7 @@ def test_warm_says_so_where_another_program_keeps_the_file_locked(
         assert main(["warm", "--config", str(config), "--catalogue", str(file)]) == 1
     finally:
         holding.close()
-    assert capsys.readouterr().out == f"dev/a: 1 tools\n{file}: not all of this could be written there\n"
+    assert capsys.readouterr().out == f"dev/a: 1 tool\n{file}: not all of this could be written there\n"
     assert main(["warm", "--config", str(config), "--catalogue", str(file)]) == 0
 
 
@@ -386,7 +386,7 @@ def test_warm_waits_as_long_as_a_server_may_take_to_start(
     file = tmp_path / "tools.json"
     file.write_text(json.dumps(toolboxes(dev={"a": fake(tools=["echo"])})))
     assert main(["warm", "--config", str(file)]) == 0
-    assert capsys.readouterr().out == "dev/a: 1 tools\n"
+    assert capsys.readouterr().out == "dev/a: 1 tool\n"
 
 
 def test_warm_of_nothing_is_exit_0(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_warm_starts_no_server_whose_entry_is_not_approved(tmp_path: Path) -> No
     config["toolboxes"]["dev"]["mcpServers"]["b"] = fake(starts=str(starts))
     done = run(tmp_path, config, "warm")
     a, b = done.stdout.splitlines()
-    assert (done.returncode, a) == (1, "dev/a: 1 tools")
+    assert (done.returncode, a) == (1, "dev/a: 1 tool")
     assert b.startswith("dev/b: ")
     assert "mcp-workbench approve" in b
     assert not starts.exists()
