@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench import raw_json
+from mcp_workbench.config_file import LEAST_RESULT_TOKENS
 from mcp_workbench.errors import InvalidParameters, NotFound
 from mcp_workbench.kept_results import (
     KeptResults,
@@ -26,7 +27,7 @@ from mcp_workbench.kept_results import (
     without_promise,
 )
 from mcp_workbench.kept_results.parts import Span, lines_of, span_of
-from mcp_workbench.kept_results.shortening import BYTES_PER_TOKEN, LEAST_TOKENS
+from mcp_workbench.kept_results.shortening import BYTES_PER_TOKEN
 from mcp_workbench.metatools.requests import read_reading
 
 from .fake_link import dumped
@@ -46,7 +47,7 @@ def shorter(result: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any],
     """The shortened result, and what is kept: its handles are h0, h1, …"""
     found = oversized(dumped(result), limit)
     assert found
-    made = found.shortened([f"h{n}" for n in range(len(found.texts))], "log")
+    made = found.shortened([f"h{n}" for n in range(len(found.texts))], "log", "read_result")
     return json.loads(made), list(found.texts)
 
 
@@ -108,7 +109,7 @@ def test_all_else_stays_byte_for_byte() -> None:
     result = b'{"content":[%b,%b],"isError": true,"_meta":{"n": 1.50},"later":{"a":  1}}' % (image, block)
     found = oversized(result, LIMIT)
     assert found
-    parts = raw_json.members(found.shortened(["h0"]))
+    parts = raw_json.members(found.shortened(["h0"], "log", "read_result"))
     assert bytes(parts["_meta"]) == b'{"n": 1.50}'
     assert bytes(parts["later"]) == b'{"a":  1}'
     assert bytes(parts["isError"]) == b"true"
@@ -175,7 +176,7 @@ def test_structured_content_that_says_more_is_kept_by_itself() -> None:
     assert made["content"][2]["mimeType"] == "application/json"
 
 
-@pytest.mark.parametrize("limit", [LEAST_TOKENS, 700, 2000])
+@pytest.mark.parametrize("limit", [LEAST_RESULT_TOKENS, 700, 2000])
 def test_texts_and_structure_that_are_kept_are_within_the_bound_together(limit: int) -> None:
     result = {"content": [text(LINES), text(LINES.upper())], "structuredContent": {"rows": ROWS}}
     found = oversized(dumped(result), limit)
@@ -191,7 +192,7 @@ def test_a_lone_surrogate_is_no_obstacle() -> None:
     found = oversized(result, LIMIT)
     assert found
     assert found.texts == (b"?" + b"x" * 9000,)
-    json.loads(found.shortened(["h0"]))
+    json.loads(found.shortened(["h0"], "log", "read_result"))
 
 
 pieces = st.one_of(
@@ -218,7 +219,7 @@ def test_a_shortened_result_keeps_all_and_is_within_the_bound(
 ) -> None:
     result = {"content": content, **({"structuredContent": structured} if structured else {})}
     found = oversized(dumped(result), limit)
-    room = max(limit, LEAST_TOKENS) * BYTES_PER_TOKEN
+    room = max(limit, LEAST_RESULT_TOKENS) * BYTES_PER_TOKEN
     texts = [said for block in content if (said := _said(block)) is not None]
     size = sum(len(said.encode()) for said in texts) + (len(dumped(structured)) if structured else 0)
     if found is None:
@@ -316,8 +317,8 @@ def test_lines_are_read_as_they_are(lines: str, answer: str) -> None:
 def test_going_on_as_each_answer_says_reads_all_within_the_bound(said: str) -> None:
     data, lines, read = said.encode(), "1-", ""
     for _ in range(len(data) + 1):
-        part = lines_of(data, span_of(lines), LEAST_TOKENS)
-        assert len(part.encode()) <= LEAST_TOKENS * BYTES_PER_TOKEN
+        part = lines_of(data, span_of(lines), LEAST_RESULT_TOKENS)
+        assert len(part.encode()) <= LEAST_RESULT_TOKENS * BYTES_PER_TOKEN
         shown, _, note = part.rpartition("[")
         read += shown.removesuffix("\n") if note.startswith("within") else shown
         if '"lines"' not in note:

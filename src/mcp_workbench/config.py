@@ -66,7 +66,7 @@ class Filter(msgspec.Struct, frozen=True):
     exclude: tuple[str, ...] = ()
 
     def admits(self, name: str) -> bool:
-        """Goes by the name alone; what a definition says is `Downstream._ready`'s matter."""
+        """Goes by the name alone; what a definition says is a matter of `Knowledge.admitted`."""
         return (self.include is None or _matches(name, self.include)) and not _matches(name, self.exclude)
 
 

@@ -43,9 +43,20 @@ Prefix = Annotated[
         pattern=r"^[A-Za-z0-9_-]{0,32}$(?!\n)",
     ),
 ]
-Tokens = Annotated[int, _must("a whole number of at least 512", "leave the key out for no limit", ge=512)]
+# With less nothing of use would remain of a result beside the words that lead to the rest.
+LEAST_RESULT_TOKENS = 512
+Tokens = Annotated[
+    int,
+    _must(
+        f"a whole number of at least {LEAST_RESULT_TOKENS}",
+        "leave the key out for no limit",
+        ge=LEAST_RESULT_TOKENS,
+    ),
+]
 ToolMode = Literal["proxy", "dynamic"]
+# How tools are told at an opening, the richest first; and those of the forms that have input schemas.
 Detail = Literal["full", "signatures", "names"]
+WITH_SCHEMAS = ("full",)
 Search = Annotated[bool | Literal["auto"], _must('true, false or "auto"', "choose one of these")]
 TransportName = Literal["stdio", "http", "streamable-http", "streamableHttp", "sse"]
 Names = list[str]

@@ -52,7 +52,7 @@ class Ready(msgspec.Struct, frozen=True):
     offers: Offers
     left_out: tuple[str, ...]
     instructions: Payload  # JSON, as the server says it; `null` if it says nothing
-    refused: Mapping[str, str]  # why, by the names of tools that are not among its offers
+    withheld: Mapping[str, str]  # why, by the names of tools that are not among its offers
     menders: dict[str, Mender]  # of arguments, by the names of tools that were called
 
 
@@ -184,7 +184,7 @@ class Downstream:
     ) -> Outcome[Answer]:
         offer = ready.offers[TOOLS].get(tool)
         if not offer:
-            if why := ready.refused.get(tool):
+            if why := ready.withheld.get(tool):
                 raise CallError(why)
             raise NotFound(
                 f"Tool '{tool}' not found in server '{self.name}' (toolbox '{self.toolbox}')",
@@ -287,10 +287,10 @@ class Downstream:
         return self.offered.get(TOOLS, _NOTHING).get(name)
 
     @property
-    def refused(self) -> Mapping[str, str]:
+    def withheld(self) -> Mapping[str, str]:
         """Why, by the names of tools that are withheld."""
         known = self.state if isinstance(self.state, Ready) else self.expected
-        return known.refused if known else {}
+        return known.withheld if known else {}
 
     def expect(self, admitted: Admitted) -> None:
         """Until it serves, these count as its tools; not where it has failed since it was opened."""
@@ -533,7 +533,7 @@ class Downstream:
         ]
         left_out = (*map(self._masked, failures), *admitted.left_out)
         offers = {**found, TOOLS: admitted.tools}
-        return Ready(peer, hello, offers, left_out, admitted.instructions, admitted.refused, {})
+        return Ready(peer, hello, offers, left_out, admitted.instructions, admitted.withheld, {})
 
     def _left_out(self, kind: Kind, listing: Listing) -> list[str]:
         # The names of tools that nobody could approve are a server's words like any others.

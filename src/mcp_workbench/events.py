@@ -15,5 +15,7 @@ class _ToStderr(logging.Handler):
 
 def log_to_stderr(level: int = logging.INFO) -> None:
     """From now on print what is logged; what the event loop and libraries have to say, too."""
-    logging.getLogger().addHandler(_ToStderr())
+    root = logging.getLogger()
+    if not any(isinstance(handler, _ToStderr) for handler in root.handlers):
+        root.addHandler(_ToStderr())
     log.setLevel(level)

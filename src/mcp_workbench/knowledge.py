@@ -27,7 +27,7 @@ class Admitted(msgspec.Struct, frozen=True):
     tools: dict[str, Offer]
     instructions: Payload = NOTHING_SAID
     left_out: tuple[str, ...] = ()
-    refused: dict[str, str] = {}  # why, by the names of tools that are withheld
+    withheld: dict[str, str] = {}  # why, by the names of tools that are kept back until they are approved
 
 
 class Approving(Protocol):

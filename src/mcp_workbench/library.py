@@ -49,7 +49,7 @@ class Library:
     async def admitted(self, origins: Collection[Origin]) -> dict[Origin, Admitted]:
         """What may be used of these servers: of what they list now, else of the last time."""
         known = {
-            server.origin: Admitted(dict(server.offered[TOOLS]), refused=dict(server.refused))
+            server.origin: Admitted(dict(server.offered[TOOLS]), withheld=dict(server.withheld))
             for server in self._workbench.servers()
             if server.origin in origins and TOOLS in server.offered
         }
@@ -75,7 +75,7 @@ class Library:
         if known is None:
             server = f"Server '{address.server}' in toolbox '{address.toolbox}'"
             raise NotFound(f"{server} was never seen; open the toolbox first")
-        if why := known.refused.get(address.tool):
+        if why := known.withheld.get(address.tool):
             raise CallError(why)
         if address.tool not in known.tools:
             raise NotFound(

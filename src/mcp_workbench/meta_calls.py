@@ -1,9 +1,11 @@
 """What each meta-tool does for the agent behind one client."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import get_args
 
-from . import progress
-from .config import Config
+from . import config, progress
+from .config_file import WITH_SCHEMAS, Detail
 from .downstream import Downstream, Ready
 from .errors import CallError, NotReadOnly
 from .library import Library
@@ -34,7 +36,7 @@ Meta = dict[str, Payload]
 class MetaCalls:
     def __init__(
         self,
-        config: Config,
+        configuration: config.Config,
         peer: Peer,
         workbench: Workbench,
         library: Library,
@@ -45,7 +47,7 @@ class MetaCalls:
         ways_on: forms.Calls,
     ) -> None:
         """`announce` tells the client of lists that its own call has changed."""
-        self._config = config
+        self._config = configuration
         self._peer = peer
         self._workbench = workbench
         self._library = library
@@ -82,8 +84,8 @@ class MetaCalls:
         if self._config.tool_mode == "dynamic" or toolbox.name in self._fixed:
             names = self._view.tools_of(toolbox.name)
             return answers.text_result(answers.opened_natively(configured, connected, failures, names))
-        form, text = self._told_in_form(asked, configured.name, connected, failures)
-        self._results.told(toolbox.name, in_short=form != "full")
+        form, text = self._told_in_form(asked, configured, connected, failures)
+        self._results.told(toolbox.name, in_short=form not in WITH_SCHEMAS)
         return answers.text_result(text)
 
     async def _opened(self, name: str) -> Toolbox:
@@ -105,21 +107,18 @@ class MetaCalls:
         return Connected(server.name, instructions, shown, serves=isinstance(server.state, Ready))
 
     def _told_in_form(
-        self, asked: Opening, toolbox: str, connected: Sequence[Connected], failures: Sequence[str]
+        self, asked: Opening, toolbox: config.Toolbox, connected: Sequence[Connected], failures: Sequence[str]
     ) -> forms.Fitted:
-        served = [(it.server, it.instructions, it.tools) for it in connected]
-        configured = self._config.toolboxes[toolbox]
-        all_forms: dict[str, Callable[[], str]] = {
-            "full": lambda: answers.opened(configured, connected, failures),
-            "signatures": lambda: forms.signatures_text(toolbox, served, failures, self._ways_on),
-            "names": lambda: forms.names_text(toolbox, served, failures, self._ways_on),
+        forms_of: dict[str, Callable[[], str]] = {
+            form: partial(answers.told, form, toolbox, connected, failures, self._ways_on)
+            for form in get_args(Detail)
         }
         if asked.max_tokens is None:
             form = asked.detail or self._config.detail
-            return forms.Fitted(form, all_forms[form]())
-        names = [*all_forms]
+            return forms.Fitted(form, forms_of[form]())
+        names = [*forms_of]
         richest = names.index(asked.detail) if asked.detail else 0
-        return forms.fitting(asked.max_tokens, {name: all_forms[name] for name in names[richest:]})
+        return forms.fitting(asked.max_tokens, {name: forms_of[name] for name in names[richest:]})
 
     def _close(self, arguments: Payload, meta: Meta) -> Answer:
         name = read_closing(arguments).toolbox_name

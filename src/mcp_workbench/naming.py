@@ -26,6 +26,10 @@ class Origin(NamedTuple):
         return f"server '{self.server}' in toolbox '{self.toolbox}'"
 
     @property
+    def path(self) -> str:
+        return f"{self.toolbox}/{self.server}"
+
+    @property
     def label(self) -> str:
         """What stands before a server's own words where a client shows them to people."""
         return f"[{self.toolbox}/{self.server}]"

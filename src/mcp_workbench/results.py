@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from . import raw_json, wire
 from .config import Config
+from .config_file import WITH_SCHEMAS
 from .downstream import Downstream
 from .eras import LATEST
 from .errors import NotFound
@@ -36,7 +37,7 @@ class Results:
         self._environment = environment
         self._in_short: dict[str, bool] = {}  # how an agent was told of the tools of toolboxes
         # Who calls without any opening remembers what was told in an earlier conversation, as is usual here.
-        if config.detail != "full" and config.tool_mode == "proxy":
+        if config.detail not in WITH_SCHEMAS and config.tool_mode == "proxy":
             self._in_short = {name: True for name in config.toolboxes if name not in fixed}
         self._kept: KeptResults | None = None
         self._limits: dict[str, int] = {}  # by handle

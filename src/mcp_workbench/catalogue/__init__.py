@@ -166,7 +166,9 @@ class Catalogue:
 
     def _tell(self, what: str) -> None:
         if what not in self._told:
-            from ..events import log  # its module is not loaded yet when the first client is answered
+            from ..events import log, log_to_stderr  # not loaded yet when the first client is answered
 
             self._told.add(what)
+            if not log.hasHandlers():
+                log_to_stderr()
             log.warning("The catalogue %s %s", self.place, what)

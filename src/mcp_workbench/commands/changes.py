@@ -92,7 +92,7 @@ def by_hash(configuration: Config, seen: Iterable[Sight]) -> dict[str, bytes]:
 
 def is_named(origin: Origin, names: Sequence[str]) -> bool:
     """Whether one of the names is that of a server, its toolbox or one of its tools, or there are none."""
-    server = "/".join(origin)
+    server = origin.path
     return not names or any(
         name in (origin.toolbox, server) or name.startswith(f"{server}/") for name in names
     )
@@ -103,7 +103,7 @@ def _refuse_unknown(names: Iterable[str], origins: Collection[Origin]) -> None:
     findings = Findings()
     for name in names:
         if not any(is_named(origin, [name]) for origin in origins):
-            known = ["/".join(it) if "/" in name else it.toolbox for it in origins]
+            known = [it.path if "/" in name else it.toolbox for it in origins]
             near = nearest(name, known)
             findings.problem(
                 name, "there is no such toolbox or server", f"did you mean '{near}'?" if near else ""

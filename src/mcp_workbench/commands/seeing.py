@@ -40,7 +40,7 @@ class Sight(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return "/".join(self.origin)
+        return self.origin.path
 
     @property
     def told_failure(self) -> str:

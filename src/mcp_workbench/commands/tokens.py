@@ -3,11 +3,12 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from statistics import mean
-from typing import Final
+from typing import Final, get_args
 
 from .. import console, raw_json
 from ..claims import Claims
 from ..config import Config, Toolbox
+from ..config_file import Detail
 from ..counting import counter
 from ..knowledge import Admitted, Knowledge
 from ..legible import first_sentence
@@ -44,7 +45,7 @@ def run(asked: Namespace) -> int:
     width = max(len(what) for what, _ in rows)
     table = "\n".join(f"{what:{width}}  {tokens:>7,}" for what, tokens in rows)
     how = "with o200k_base" if is_exact else "as an estimate of o200k_base, since tiktoken cannot be used"
-    unseen = ["/".join(origin) for origin in configuration.servers() if origin not in seen]
+    unseen = [origin.path for origin in configuration.servers() if origin not in seen]
     left_out = (
         f"\nNever started, so not counted (see mcp-workbench warm): {', '.join(unseen)}" if unseen else ""
     )
@@ -78,10 +79,13 @@ def _connected(configuration: Config, seen: Seen) -> Iterator[tuple[Toolbox, lis
 
 def _openings(configuration: Config, seen: Seen, calls: forms.Calls, count: Count) -> Iterator[Row]:
     for toolbox, connected in _connected(configuration, seen):
-        served = [(it.server, it.instructions, it.tools) for it in connected]
-        yield f"opening {toolbox.name}: full", count(answers.opened(toolbox, connected, ()))
-        yield "  signatures", count(forms.signatures_text(toolbox.name, served, (), calls))
-        yield "  names", count(forms.names_text(toolbox.name, served, (), calls))
+        richest, *others = get_args(Detail)
+        yield (
+            f"opening {toolbox.name}: {richest}",
+            count(answers.told(richest, toolbox, connected, (), calls)),
+        )
+        for form in others:
+            yield f"  {form}", count(answers.told(form, toolbox, connected, (), calls))
 
 
 def _openings_natively(configuration: Config, seen: Seen, calls: forms.Calls, count: Count) -> Iterator[Row]:

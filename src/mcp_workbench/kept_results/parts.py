@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ..config_file import LEAST_RESULT_TOKENS
 from ..errors import InvalidParameters
-from .shortening import BYTES_PER_TOKEN, LEAST_TOKENS
+from .shortening import BYTES_PER_TOKEN
 
 # What is said behind a part about the rest.
 _NOTE: Final = 200
@@ -48,7 +49,7 @@ def span_of(lines: str | None) -> Span:
 
 def room(max_tokens: int) -> int:
     """How many bytes an answer may have."""
-    return max(max_tokens, LEAST_TOKENS) * BYTES_PER_TOKEN
+    return max(max_tokens, LEAST_RESULT_TOKENS) * BYTES_PER_TOKEN
 
 
 def count_of_lines(data: bytes) -> int:

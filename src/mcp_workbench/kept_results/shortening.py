@@ -6,13 +6,11 @@ from typing import Final
 import msgspec
 
 from .. import raw_json
+from ..config_file import LEAST_RESULT_TOKENS
 from ..raw_json import Malformed, Payload
 
 SCHEME: Final = "workbench-result://"
-READ: Final = "read_result"
 
-# Below this nothing of use would remain beside the words that lead to the rest.
-LEAST_TOKENS: Final = 512
 # About so many bytes of text, or of JSON, make a token.
 BYTES_PER_TOKEN: Final = 4
 # What the words and the link that stand for something left out may take.
@@ -27,7 +25,7 @@ def oversized(result: Payload, max_tokens: int) -> "Oversized | None":
 
     Only text counts, and structuredContent: images and sound stay.
     """
-    limit = max(max_tokens, LEAST_TOKENS) * BYTES_PER_TOKEN
+    limit = max(max_tokens, LEAST_RESULT_TOKENS) * BYTES_PER_TOKEN
     if len(result) <= limit:
         return None
     try:
@@ -77,9 +75,7 @@ class Oversized:
             *((self._structured,) if keeps_structured else ()),
         )
 
-    def shortened(
-        self, handles: Sequence[str], name: str = "result", reader: str = READ, *, links: bool = True
-    ) -> bytes:
+    def shortened(self, handles: Sequence[str], name: str, reader: str, *, links: bool = True) -> bytes:
         """The result with what it has room for; `handles` are those of `texts`, in their order.
 
         What cannot be cut stays as it came. `reader` is the name of the tool that reads the rest; `links`:

@@ -6,12 +6,13 @@ import msgspec
 
 from .. import raw_json, wire
 from ..config import Toolbox
+from ..config_file import Detail
 from ..naming import Origin
 from ..offers import Offer
 from ..raw_json import Payload
 from ..wire import Answer
 from .definitions import NO_DESCRIPTION
-from .forms import listing
+from .forms import Calls, listing, names_text, signatures_text
 
 
 def text_result(text: str, *, is_error: bool = False) -> Answer:
@@ -29,6 +30,17 @@ class Connected(msgspec.Struct, frozen=True):
     instructions: Payload
     tools: Sequence[Offer]
     serves: bool = True
+
+
+def told(
+    form: Detail, toolbox: Toolbox, connected: Sequence[Connected], failures: Sequence[str], ways_on: Calls
+) -> str:
+    """The answer of `open_toolbox` in one of its forms."""
+    if form == "full":
+        return opened(toolbox, connected, failures)
+    served = [(it.server, it.instructions, it.tools) for it in connected]
+    write = {"signatures": signatures_text, "names": names_text}[form]
+    return write(toolbox.name, served, failures, ways_on)
 
 
 def opened(toolbox: Toolbox, connected: Sequence[Connected], failures: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from typing import Final, get_args
 
 from .. import raw_json
 from ..config import Config, Toolbox
-from ..config_file import Detail
+from ..config_file import WITH_SCHEMAS, Detail
 from ..eras import Greeting
 from .forms import Calls
 
@@ -83,7 +83,7 @@ def is_searchable(config: Config, known_tools: int) -> bool:
 
 def is_describable(config: Config, searchable: bool) -> bool:
     """Whether there is `describe_tools`; where tools are listed natively, only what is found needs it."""
-    return searchable or (config.detail != "full" and config.tool_mode == "proxy")
+    return searchable or (config.detail not in WITH_SCHEMAS and config.tool_mode == "proxy")
 
 
 def ways_on(config: Config, *, searchable: bool) -> Calls:
