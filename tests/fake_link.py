@@ -13,7 +13,7 @@ from mcp_workbench.downstream import Downstream
 from mcp_workbench.eras import Declared
 from mcp_workbench.knowledge import Knowledge
 from mcp_workbench.lifecycle import RestartPolicy
-from mcp_workbench.link import Connect
+from mcp_workbench.link import Connect, Requests
 from mcp_workbench.peer import Peer
 from mcp_workbench.pins.canonical import definition_hash
 from mcp_workbench.raw_json import Malformed, Payload
@@ -60,7 +60,7 @@ class FakeServer:
             "tools/call": lambda params: dumped({"content": [{"type": "text", "text": params["name"]}]}),
         }
 
-    async def __call__(self, receive: Callable[[bytes], None]) -> "FakeLink":
+    async def __call__(self, receive: Callable[[bytes], None], requests: Requests) -> "FakeLink":
         self.attempts += 1
         await self.may_connect.wait()
         if self._refusal:

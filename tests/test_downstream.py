@@ -14,7 +14,7 @@ from mcp_workbench.config import Filter
 from mcp_workbench.downstream import MOST_NOISE_AT_START, Down, Downstream, Ready, Starting
 from mcp_workbench.errors import CallInterrupted, NotFound, ServerBusy, ServerUnavailable
 from mcp_workbench.lifecycle import RestartPolicy
-from mcp_workbench.link import CannotConnect
+from mcp_workbench.link import CannotConnect, Requests
 from mcp_workbench.offers import TOOLS
 from mcp_workbench.raw_json import Payload
 
@@ -716,9 +716,9 @@ async def test_a_server_that_refuses_is_explained_with_its_last_words_and_withou
 async def test_what_a_server_prints_before_anything_is_asked_is_heard_in_its_order() -> None:
     fake = FakeServer("read")
 
-    async def printing(receive: Callable[[bytes], None]) -> FakeLink:
+    async def printing(receive: Callable[[bytes], None], requests: Requests) -> FakeLink:
         receive(b"a banner")
-        return await FakeServer.__call__(fake, receive)
+        return await FakeServer.__call__(fake, receive, requests)
 
     fake.hang("initialize")
     server = downstream_of(server_entry(), "dev", printing, RestartPolicy())

@@ -17,7 +17,7 @@ import pytest
 
 from mcp_workbench import config
 from mcp_workbench.toolbox import Toolbox
-from mcp_workbench.transports import ProcessTransport
+from mcp_workbench.transports import Transports
 from mcp_workbench.workbench import Workbench
 
 from .fake_link import knowledge_of, silent_client
@@ -95,7 +95,7 @@ async def test_every_call_is_answered_between_noise_on_stdout(tmp_path: Path) ->
 async def test_noise_on_stdout_is_counted(tmp_path: Path) -> None:
     noise = ["a banner", '{"half":', "42", ""]
     read = config.parse(json.dumps(toolboxes(box={"noisy": fake(noise=noise)})).encode())
-    processes = ProcessTransport(os.environ, str(tmp_path))
+    processes = Transports(os.environ, str(tmp_path))
     async with Workbench(read, processes.reach, silent_client(), knowledge_of(read)) as workbench:
         toolbox: Toolbox = await workbench.open("box")
         frames = 2  # the answers to the handshake and to the listing

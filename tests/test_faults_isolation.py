@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench import config
-from mcp_workbench.link import CannotConnect, Connect, Link
+from mcp_workbench.link import CannotConnect, Connect, Link, Requests
 from mcp_workbench.metatools.requests import Address
 from mcp_workbench.raw_json import Payload
 from mcp_workbench.workbench import Workbench
@@ -73,7 +73,7 @@ BROKEN = {
         {**fake(on={"start": {"stdout": "usage: me\n", "hang": True}}), "startup_timeout_sec": 1},
         "instead of MCP: usage: me",
     ),
-    "is remote": ({"type": "http", "url": "http://127.0.0.1:9/"}, "not supported"),
+    "is remote": ({"type": "http", "url": "http://127.0.0.1:9/"}, "cannot be reached"),
 }
 
 
@@ -451,7 +451,7 @@ async def test_whatever_escapes_in_one_server_the_others_do_not_notice(point: st
     wires: dict[str, Wire] = {}
 
     def reach(server: config.Server, toolbox: str, chain: str) -> Connect:
-        async def connect(receive: Callable[[bytes], None]) -> Link:
+        async def connect(receive: Callable[[bytes], None], requests: Requests) -> Link:
             mine = points if server.name == "broken" else {}
             if "connect" in mine:
                 raise mine["connect"]
@@ -484,7 +484,7 @@ async def test_a_server_that_cannot_be_reached_is_one_line_and_no_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def reach(server: config.Server, toolbox: str, chain: str) -> Connect:
-        async def connect(receive: Callable[[bytes], None]) -> Link:
+        async def connect(receive: Callable[[bytes], None], requests: Requests) -> Link:
             raise CannotConnect("no way")
 
         return connect

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from mcp_workbench.transports import ChildLink
+from mcp_workbench.pipes import ChildLink
 
 from .clock import a_few_turns, on_a_clock, until
 

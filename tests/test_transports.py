@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from mcp_workbench.pipes import ChildLink
 from mcp_workbench.processes import Child
-from mcp_workbench.transports import ChildLink
 
 from .clock import now, on_a_clock
 

@@ -148,10 +148,12 @@ def _serve(file: str | None, fixed: Sequence[str] = (), catalogue: str | None = 
     from . import stdio
     from .events import log_to_stderr
     from .processes import raise_limit
-    from .transports import ProcessTransport
+    from .transports import Transports
 
     log_to_stderr()
     raise_limit()
-    processes = ProcessTransport(os.environ, os.path.dirname(place))
-    stdio.serve(configuration, known, processes, stdio.Begun(chain, unread, declared), fixed)
+    transports = Transports(
+        os.environ, os.path.dirname(place), private_networks=configuration.allow_private_networks
+    )
+    stdio.serve(configuration, known, transports, stdio.Begun(chain, unread, declared), fixed)
     return 0

@@ -123,6 +123,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     detail: Detail = "full"
     search: bool | Literal["auto"] = "auto"
     pin: bool = False
+    allow_private_networks: bool = True
     restart: RestartPolicy = RestartPolicy()
     toolboxes: dict[str, Toolbox] = {}
     warnings: tuple[Problem, ...] = ()
@@ -165,6 +166,7 @@ def parse(data: bytes, warnings: Iterable[Problem] = ()) -> Config:
         detail=file.detail,
         search=file.search,
         pin=file.pin,
+        allow_private_networks=file.allowPrivateNetworks,
         restart=RestartPolicy(int(file.restart.crashes), file.restart.within),
         toolboxes=toolboxes,
         warnings=tuple(findings.warnings),
@@ -318,9 +320,6 @@ def _agreed(stated: Mapping[str, T | UnsetType], place: str, findings: Findings)
 
 def _warn_of_server(server: Server, place: str, findings: Findings) -> None:
     _warn_of_other_variables(server, place, findings)
-    if server.url and server.transport != "stdio":
-        hint = '"disabled": true leaves the server out'
-        findings.warning(place, "remote servers are not reachable in this version", hint)
     if server.command and re.match(_FLAGS if server.args else _COMMAND_LINE, server.command):
         program = server.command.split()[0]
         hint = f'write "command": "{program}" and the rest as "args": ["…", "…"]'

@@ -137,6 +137,9 @@ class ConfigFile(msgspec.Struct, kw_only=True):
     detail: Annotated[Detail, Meta(description="How much open_toolbox tells of each tool.")] = "full"
     search: Annotated[Search, Meta(description="Whether there is search_tools.")] = "auto"
     pin: Annotated[bool, Meta(description="Whether to begin a workbench.lock, if there is none.")] = False
+    allowPrivateNetworks: Annotated[
+        bool, Meta(description="Whether remote servers may be on this machine or on private networks.")
+    ] = True
     restart: Annotated[RestartEntry, Meta(description="The limits of restarting.")] = msgspec.field(
         default_factory=RestartEntry
     )

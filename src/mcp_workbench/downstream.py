@@ -16,7 +16,15 @@ from .bulkhead import innermost, to_the_end
 from .client import Client
 from .config import Server
 from .eras import Hello
-from .errors import CallError, CallInterrupted, NotFound, NotReadOnly, ServerBusy, ServerUnavailable
+from .errors import (
+    CallError,
+    CallInterrupted,
+    CallRejected,
+    NotFound,
+    NotReadOnly,
+    ServerBusy,
+    ServerUnavailable,
+)
 from .events import log
 from .immediate import Outcome
 from .introduction import UNHURRIED, Listings, introduce, list_offers
@@ -25,7 +33,7 @@ from .lifecycle import RestartPolicy
 from .link import CannotConnect, Connect, Link
 from .naming import Origin, nearest
 from .offers import TOOLS, Kind, Listing, Offer, Offers
-from .peer import Answering, Coming, Gone, OnProgress, Patience, Peer, TimedOut, Unreadable
+from .peer import Answering, Coming, Gone, Lost, OnProgress, Patience, Peer, TimedOut, Unreadable
 from .questions import Questions
 from .raw_json import Malformed, Payload
 from .schemas.mending import Mender, mender_of
@@ -242,6 +250,8 @@ class Downstream:
         self._in_flight -= 1
         if not self._in_flight:
             self._questions.withdraw()
+        if isinstance(how, Lost) and not how.done:
+            raise CallRejected(self.name, self.toolbox, str(how))
         if isinstance(how, Gone):
             raise CallInterrupted(self.name, self.toolbox, str(how), self._last_words)
         if isinstance(how, TimedOut):
@@ -469,7 +479,7 @@ class Downstream:
         )
         try:
             async with asyncio.timeout_at(deadline) as within:
-                link = self._link = await self._connect(self._hear)
+                link = self._link = await self._connect(self._hear, peer)
         except TimeoutError:
             if not within.expired():
                 raise

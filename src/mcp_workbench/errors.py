@@ -134,3 +134,10 @@ class CallInterrupted(CallError):
             f"Server '{server}' in toolbox '{toolbox}' {reason}; "
             f"the call may have been carried out{last_words}"
         )
+
+
+class CallRejected(CallError):
+    """A call that the server did not take up."""
+
+    def __init__(self, server: str, toolbox: str, reason: str) -> None:
+        super().__init__(f"Server '{server}' in toolbox '{toolbox}' {reason}; the call was not carried out")

@@ -10,7 +10,7 @@ from . import eras, raw_json
 from .eras import Declared, Hello
 from .link import CannotConnect
 from .offers import KINDS, TOOLS, Kind, Listing
-from .peer import Patience, Peer, TimedOut
+from .peer import Lost, Patience, Peer, TimedOut
 from .raw_json import Malformed
 from .wire import Answer
 
@@ -67,6 +67,8 @@ async def _listed_if_possible(peer: Peer, kind: Kind, patience: Patience) -> Lis
         why = f"it did not list its {kind.noun}s within {_OTHERS_WITHIN:g} s"
     except TimedOut as late:
         why = f"it did not list its {kind.noun}s: it {late}"
+    except Lost as lost:
+        why = f"it did not list its {kind.noun}s: it {lost}"
     except CannotConnect as error:
         why = str(error)
     except Malformed as error:

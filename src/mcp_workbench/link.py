@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from .peer import Lost
 from .raw_json import Payload
 
 
@@ -34,10 +35,20 @@ class Link(Protocol):
         """End it, and wait until nothing of it is left."""
 
 
+class Requests(Protocol):
+    """The requests that go by a link, by their ids: where each has a way of its own, one can fail alone."""
+
+    def waits(self, key: bytes) -> bool:
+        """Whether this one has no answer yet."""
+
+    def lose(self, key: bytes, why: Lost) -> None:
+        """No answer to this one will come, if it has none yet."""
+
+
 class Connect(Protocol):
     """Reaches one server: starts its process, say. Raises `CannotConnect`.
 
     It need not watch the time: it is cancelled when it has taken too long.
     """
 
-    async def __call__(self, receive: Callable[[bytes], None]) -> Link: ...
+    async def __call__(self, receive: Callable[[bytes], None], requests: Requests) -> Link: ...

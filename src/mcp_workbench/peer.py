@@ -52,6 +52,14 @@ class Gone(Exception):
     """The other end went away before it answered."""
 
 
+class Lost(Gone):
+    """This one request gets no answer, others may. `done`: whether it may have been carried out."""
+
+    def __init__(self, reason: str, *, done: bool) -> None:
+        self.done = done
+        super().__init__(reason)
+
+
 class TimedOut(Exception):
     """The other end did not answer in time."""
 
@@ -335,6 +343,15 @@ class Peer:
             return False
         waiting.settle(answer)
         return True
+
+    def waits(self, key: bytes) -> bool:
+        """Whether a request of ours has no answer yet."""
+        return key in self._waiting
+
+    def lose(self, key: bytes, why: Lost) -> None:
+        """No answer to a request of ours will come, if it has none yet."""
+        if waiting := self._waiting.pop(key, None):
+            waiting.fail(why)
 
     def _told(self, method: str, params: Payload) -> None:
         try:

@@ -20,7 +20,7 @@ from .large_messages import write
 from .raw_json import Malformed, Payload
 from .results import Results
 from .session import Session
-from .transports import ProcessTransport
+from .transports import Transports
 from .wire import Lines, TooLong
 
 _STDIN: Final = 0
@@ -47,13 +47,13 @@ class Begun(msgspec.Struct, frozen=True):
 def serve(
     config: Config,
     knowledge: Knowledge,
-    processes: ProcessTransport,
+    transports: Transports,
     begun: Begun,
     fixed: Sequence[str] = (),
 ) -> None:
     """Serve the client that is there; the toolboxes in `fixed` are open from the start."""
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
-        runner.run(_serve(config, knowledge, processes, begun, fixed))
+        runner.run(_serve(config, knowledge, transports, begun, fixed))
     knowledge.close()
 
 
@@ -66,19 +66,19 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def _serve(
-    config: Config, knowledge: Knowledge, processes: ProcessTransport, begun: Begun, fixed: Sequence[str]
+    config: Config, knowledge: Knowledge, transports: Transports, begun: Begun, fixed: Sequence[str]
 ) -> None:
     leaving = asyncio.Event()
     _leave_on_signals(leaving)
     output = await _Output.open(leaving)
     declared = begun.declared or Declared(begun.chain)
     results = Results(config, os.environ, fixed)
-    session = Session(config, processes.reach, output.send, declared, knowledge, results, fixed)
+    session = Session(config, transports.reach, output.send, declared, knowledge, results, fixed)
     async with session.workbench as workbench:
         if begun.declared:
             session.greeted(begun.declared)
         client = await _Input.open(session, leaving, begun.unread + output.read_early)
-        output.paces(client, processes)
+        output.paces(client, transports)
         await leaving.wait()
         client.pause()
         await session.peer.finish(lifecycle.REQUESTS_FINISH_WITHIN)
@@ -87,7 +87,7 @@ async def _serve(
         await session.peer.refuse_the_rest("The workbench is shutting down")
         await output.close()
     results.close()
-    await processes.close()
+    await transports.close()
 
 
 def _leave_on_signals(leaving: asyncio.Event) -> None:
@@ -193,10 +193,10 @@ class _Output(asyncio.Protocol):
         self._leaving = leaving
         self._writer = writer
         self._closed = asyncio.Event()
-        self._paced: list[_Input | ProcessTransport] = []
+        self._paced: list[_Input | Transports] = []
         self._is_full = False
 
-    def paces(self, *paced: _Input | ProcessTransport) -> None:
+    def paces(self, *paced: _Input | Transports) -> None:
         """Nobody is read from while the client does not read."""
         self._paced += paced
         if self._is_full:

@@ -19,7 +19,7 @@ from ..naming import Origin
 from ..offers import TOOLS, Offer
 from ..peer import Answering, Peer
 from ..raw_json import Malformed, Payload
-from ..transports import ProcessTransport
+from ..transports import Transports
 from ..wire import Answer
 from ..workbench import Workbench
 
@@ -94,7 +94,9 @@ def _only(configuration: Config, origins: Collection[Origin]) -> Config:
 
 
 async def _see(place: str, configuration: Config, known: Knowledge) -> list[Sight]:
-    processes = ProcessTransport(os.environ, os.path.dirname(place))
+    transports = Transports(
+        os.environ, os.path.dirname(place), private_networks=configuration.allow_private_networks
+    )
     nobody = Client(Peer(lambda parts: None, _Nobody()), Declared(console.chain(place)), lambda: None)
     turn = asyncio.Semaphore(_TOOLBOXES_AT_ONCE)
 
@@ -107,10 +109,10 @@ async def _see(place: str, configuration: Config, known: Knowledge) -> list[Sigh
         return seen
 
     try:
-        async with Workbench(configuration, processes.reach, nobody, known) as bench:
+        async with Workbench(configuration, transports.reach, nobody, known) as bench:
             seen = await asyncio.gather(*map(look, configuration.toolboxes))
     finally:
-        await processes.close()
+        await transports.close()
     return [sight for sights in seen for sight in sights]
 
 
