@@ -570,6 +570,7 @@ async def test_a_server_that_is_not_there_is_told_beside_those_that_are(tmp_path
     async with serving(toolboxes(dev={"a": gone, "b": fake()}), tmp_path) as client:
         [error] = (await client.open("dev"))["_errors"]
         assert error.startswith("Failed to connect to server 'a' in toolbox 'dev': cannot be reached: ")
+        assert "onnection refused" in error
 
 
 # Where it may lead ---------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ POSTED: Final = {"accept": f"{JSON}, {EVENTS}", "content-type": JSON}
 
 _TELL_WITHIN: Final = 30.0
 _LEAVE_WITHIN: Final = 1.0
+_LONGEST_KIND: Final = 100
 _INITIALIZED: Final = "notifications/initialized"
 _CANCELLED: Final = "notifications/cancelled"
 
@@ -116,18 +117,16 @@ class RemoteLink:
         return self._web.mask(text)
 
     async def end(self) -> None:
-        was_there = not self.gone.done()
         self._lose("was ended")
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if was_there:
-            try:
-                async with asyncio.timeout(_LEAVE_WITHIN):
-                    await self._leave()
-            except (TimeoutError, Lost):
-                pass
+        try:
+            async with asyncio.timeout(_LEAVE_WITHIN):
+                await self._leave()
+        except (TimeoutError, Lost):
+            pass
         await self._web.close()
 
     # What is under way ----------------------------------------------------------------------------
@@ -136,11 +135,17 @@ class RemoteLink:
         """Have this done beside all else; `body` is what it sends."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         if body:
             self._bodies.add(body)
             task.add_done_callback(lambda _: self._bodies.discard(body))
         return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):  # the bulkhead
+            log.error("the link to %s failed inside the workbench", self._web, exc_info=error)
+            self._lose(_internal(error))
 
     async def _sending(self, work: Coroutine[Any, Any, None]) -> None:
         """Do what sends this; what goes wrong is told in the log, since nobody waits for it."""
@@ -149,9 +154,8 @@ class RemoteLink:
                 await work
         except (Lost, TimeoutError) as why:
             if not self.gone.done():
-                log.warning("a message to a server was not taken: it %s", why or "did not answer")
-        except Exception:  # the bulkhead
-            log.exception("a message to a server failed inside the workbench")
+                told = self.mask(str(why)) or f"did not answer within {_TELL_WITHIN:g} s"
+                log.warning("the server at %s did not take a message: it %s", self._web, told)
 
     async def _asked(self, key: bytes, method: str, body: Body) -> None:
         try:
@@ -159,11 +163,13 @@ class RemoteLink:
                 await asyncio.wait((self._initialized,))
             await self._ask(key, method, body)
         except Lost as why:
-            self._requests.lose(key, why)
+            self._fail(key, why)
         except Exception as error:  # the bulkhead
-            log.exception("a request to a server failed inside the workbench")
-            what = f"met an internal error of the workbench ({type(error).__name__})"
-            self._requests.lose(key, Lost(what, done=True))
+            log.exception("a request to the server at %s failed inside the workbench", self._web)
+            self._fail(key, Lost(_internal(error), done=True))
+
+    def _fail(self, key: bytes, why: Lost) -> None:
+        self._requests.lose(key, Lost(self.mask(str(why)), done=why.done))
 
     def _notify(self, method: str, body: Body) -> None:
         """Tell it of something, after everything before."""
@@ -182,9 +188,9 @@ class RemoteLink:
             self._initialized = self._telling
 
     def _cancel(self, key: bytes, body: Body) -> None:
-        """Wait no longer for a request. Of one that the server does not have, it need not know."""
+        """Wait no longer for a request. Of one that cannot have come to the server, it is not told."""
         task, asked = self._asking.get(key, (None, None))
-        if asked is None or asked.sent:
+        if asked is None or asked.begun:
             self._notify(_CANCELLED, body)
         if task:
             task.cancel()
@@ -197,9 +203,13 @@ class RemoteLink:
 
     def _lose(self, reason: str) -> None:
         if not self.gone.done():
-            self.gone.set_result(reason)
+            self.gone.set_result(self.mask(reason))
+
+
+def _internal(error: BaseException) -> str:
+    return f"met an internal error of the workbench ({type(error).__name__})"
 
 
 def media_type(response: httpx2.Response) -> str:
     kind, _, _ = response.headers.get("content-type", "").partition(";")
-    return str(kind.strip().lower())
+    return str(kind.strip().lower()[:_LONGEST_KIND])

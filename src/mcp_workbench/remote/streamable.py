@@ -15,12 +15,13 @@ from ..peer import Lost
 from ..raw_json import Malformed
 from .event_stream import EventStream, Overflow
 from .links import EVENTS, JSON, POSTED, Flow, RemoteLink, media_type
-from .web import Body, Web, answers_as_error, beginning, drained, too_long, whole
+from .web import Body, Web, answers_as_error, beginning, drained, reason, too_long, whole
 
 _SESSION: Final = "mcp-session-id"
 _REVISION: Final = "mcp-protocol-version"
 _LAST_ID: Final = "last-event-id"
 _IN_A_HEADER: Final = r"[!-~]+"
+_OLDER: Final = '; if it is older than streamable HTTP, its entry needs "type": "sse"'
 _FORGOTTEN: Final = "does not know its session any more (HTTP 404)"
 
 _RETRIES: Final = 5  # in a row, all in vain
@@ -43,7 +44,7 @@ class StreamableLink(RemoteLink):
         stream = EventStream()
         async with self._web.exchange("POST", self._web.url, {**POSTED, **self._agreed}, body) as response:
             if response.status_code >= 400:
-                await self._refused(response, key)
+                await self._refused(response, key, is_greeting)
                 return
             if is_greeting:
                 self._keep_session(response)
@@ -56,17 +57,17 @@ class StreamableLink(RemoteLink):
                 what = f"with {kind}, which is not MCP" if kind else "with nothing"
                 raise Lost(f"answered {what} (HTTP {response.status_code})", done=True)
         if kind == JSON:
-            self._requests.lose(key, Lost("answered with something else", done=True))
+            self._fail(key, Lost("answered with something else", done=True))
         elif self._requests.waits(key):
             await self._resume(key, stream, broken, is_greeting)
 
     async def _tell(self, body: Body) -> None:
         async with self._web.exchange("POST", self._web.url, {**POSTED, **self._agreed}, body) as response:
             if response.status_code >= 400:
-                await self._refused(response, None)
+                await self._refused(response, None, False)
             await drained(response)
 
-    async def _refused(self, response: httpx2.Response, key: bytes | None) -> None:
+    async def _refused(self, response: httpx2.Response, key: bytes | None, is_greeting: bool) -> None:
         if response.status_code == 404 and _SESSION in self._agreed:
             self._forgotten(key, done=False)
             return
@@ -74,12 +75,15 @@ class StreamableLink(RemoteLink):
         if key and answers_as_error(response, body, key):
             self._hear(body)
         else:
-            raise self._web.refusal(response, body)
+            why = self._web.refusal(response, body)
+            hint = _OLDER if is_greeting and response.status_code in (404, 405) else ""
+            raise Lost(f"{why}{hint}", done=why.done)
 
     def _forgotten(self, key: bytes | None, *, done: bool) -> None:
         """The server has to be greeted anew: this link is of no use any more."""
         if key:  # before all others, of which less is known
-            self._requests.lose(key, Lost(_FORGOTTEN, done=done))
+            self._fail(key, Lost(_FORGOTTEN, done=done))
+        del self._agreed[_SESSION]
         self._lose(_FORGOTTEN)
 
     async def _leave(self) -> None:
@@ -120,12 +124,12 @@ class StreamableLink(RemoteLink):
         except TimeoutError:
             return ""
         except httpx2.HTTPError as error:
-            return f"broke off its answer ({self.mask(str(error)) or type(error).__name__})"
+            return f"broke off its answer ({reason(error)})"
         return "ended its answer before that was complete"
 
     def _overflow(self, key: bytes | None) -> None:
         if key:
-            self._requests.lose(key, too_long())
+            self._fail(key, too_long())
         else:
             self._lose(str(too_long()))
 

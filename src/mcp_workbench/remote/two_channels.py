@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import httpx2
 
@@ -10,6 +11,8 @@ from ..peer import Lost
 from .event_stream import Event, EventStream, Overflow
 from .links import EVENTS, POSTED, Flow, RemoteLink, media_type
 from .web import Body, Web, beginning, drained, too_long
+
+_NEWER: Final = '; if it speaks streamable HTTP, its entry needs "type": "http"'
 
 
 class TwoChannelLink(RemoteLink):
@@ -30,7 +33,7 @@ class TwoChannelLink(RemoteLink):
             if response.status_code >= 400:
                 why = self._web.refusal(response, await beginning(response))
                 if key:
-                    self._requests.lose(key, why)
+                    self._fail(key, why)  # before all others, of which less is known
                 if response.status_code == 404:
                     self._lose("does not know its session any more (HTTP 404)")
                 raise why
@@ -40,17 +43,17 @@ class TwoChannelLink(RemoteLink):
         try:
             async with self._web.exchange("GET", self._web.url, {"accept": EVENTS}) as response:
                 if response.status_code >= 400:
-                    raise self._web.refusal(response, await beginning(response))
+                    why = self._web.refusal(response, await beginning(response))
+                    raise Lost(f"{why}{_NEWER if response.status_code == 405 else ''}", done=False)
                 if media_type(response) != EVENTS:
                     raise Lost(f"has no stream of events there (HTTP {response.status_code})", done=False)
                 stream = EventStream()
                 async for chunk in self._flow.chunks(response):
                     for event in stream.feed(chunk):
                         self._take(event)
-            why = "closed its stream of events"
+            self._lose("closed its stream of events")
         except Lost as lost:
-            why = str(lost)
-        self._lose(why)
+            self._lose(str(lost))
 
     def _take(self, event: Event | Overflow) -> None:
         if isinstance(event, Overflow):

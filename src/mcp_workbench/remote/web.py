@@ -16,6 +16,7 @@ import httpx2
 from msgspec import UNSET
 
 from .. import __version__, expansion, wire
+from ..bulkhead import innermost
 from ..link import CannotConnect
 from ..peer import Lost
 from ..raw_json import Malformed, Payload
@@ -34,6 +35,7 @@ _NEEDS_AUTH: Final = (401, 403)
 _LONGEST_ERROR: Final = 64 * 1024
 _ERRORS_WITHIN: Final = 1.0
 _SHOWN_CHARACTERS: Final = 300
+_LONGEST_PHRASE: Final = 100
 _SHORTEST_TOKEN: Final = 8
 
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -46,13 +48,15 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class Body(httpx2.AsyncByteStream):
-    """What is sent with a request, and whether the server has all of it."""
+    """What is sent with a request; how much of it the server has can't be told while that is under way."""
 
     def __init__(self, data: Payload = b"") -> None:
         self.data = bytes(data)
+        self.begun = False
         self.sent = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.begun = True
         if self.data:
             yield self.data
         self.sent = True
@@ -83,6 +87,9 @@ class Web:
         except (ImportError, ValueError, httpx2.InvalidURL) as error:
             raise CannotConnect(f"the proxy that the environment names cannot be used: {error}") from None
 
+    def __str__(self) -> str:
+        return self.mask(_shown(self.url.join("/")))
+
     def mask(self, text: str) -> str:
         return expansion.mask(text, self._secrets)
 
@@ -93,7 +100,7 @@ class Web:
         except httpx2.InvalidURL:
             raise Lost("gave an address that is none", done=False) from None
         if _origin(url) != _origin(self.url):
-            raise Lost(f"leads to another origin, {self.mask(_shown(url))}", done=False)
+            raise Lost(f"leads to another origin, {_shown(url)}", done=False)
         return url
 
     @asynccontextmanager
@@ -109,7 +116,7 @@ class Web:
                 break
             await response.aclose()
             url = self._redirected(method, url, response.status_code, location)
-            body.sent = False  # it was not for whom it came to
+            body.begun = body.sent = False  # it was not for whom it came to
         else:
             raise Lost("redirects in a circle", done=False)
         try:
@@ -138,7 +145,7 @@ class Web:
             try:
                 return await self._client.send(request, stream=True)
             except httpx2.ConnectError as error:
-                if attempt + 1 == _ATTEMPTS or isinstance(error.__cause__, Forbidden) or _is_of_tls(error):
+                if attempt + 1 == _ATTEMPTS or isinstance(_bottom(error), Forbidden | ssl.SSLError):
                     raise self._explained(error, done=False) from None
             except (httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.LocalProtocolError) as error:
                 raise self._explained(error, done=False) from None
@@ -153,7 +160,7 @@ class Web:
             target = url.join(location)
         except httpx2.InvalidURL:
             raise Lost(f"redirects to what is no address (HTTP {status})", done=False) from None
-        where = self.mask(_shown(target))
+        where = _shown(target)
         if _origin(target) != _origin(self.url):
             raise Lost(
                 f"redirects to another origin, {where}: if that is right, write it as its url", done=False
@@ -163,7 +170,7 @@ class Web:
         return target
 
     def _explained(self, error: Exception, *, done: bool) -> Lost:
-        why = self.mask(str(error)) or type(error).__name__
+        why = reason(error)
         if isinstance(error, httpx2.ConnectTimeout):
             return Lost(f"cannot be reached: no connection within {_CONNECT_WITHIN:g} s", done=False)
         if isinstance(error, httpx2.ConnectError):
@@ -179,7 +186,7 @@ class Web:
     def refusal(self, response: httpx2.Response, body: bytes) -> Lost:
         """What a response with an error's status says, whose body begins so."""
         status = response.status_code
-        told = f"HTTP {status} {response.reason_phrase}".strip()
+        told = f"HTTP {status} {response.reason_phrase[:_LONGEST_PHRASE]}".strip()
         if status == 401:
             return Lost(
                 f"needs_auth: it answered {told}; set what it asks for in the `headers` of its entry",
@@ -190,7 +197,7 @@ class Web:
                 f"needs_auth: it answered {told}; what the `headers` of its entry have is not enough",
                 done=False,
             )
-        said = self.mask(_words_in(response, body))
+        said = _words_in(response, body)
         return Lost(f"answered {told}{': ' if said else ''}{said}", done=status >= 500)
 
     async def close(self) -> None:
@@ -248,6 +255,22 @@ def too_long() -> Lost:
     return Lost(f"sent an answer longer than {LONGEST_LINE >> 20} MiB", done=True)
 
 
+def reason(error: BaseException) -> str:
+    """What is at the bottom of an error of the library's, in words."""
+    error = _bottom(error)
+    told = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return told[:_SHOWN_CHARACTERS] or type(error).__name__
+
+
+def _bottom(error: BaseException) -> BaseException:
+    below: BaseException | None = error
+    while below:
+        error = innermost(below)
+        first = error.args[0] if error.args else None  # where its lower layer keeps what it translates
+        below = error.__cause__ or (first if isinstance(first, BaseException) else None)
+    return error
+
+
 @functools.cache
 def _tls() -> ssl.SSLContext:
     """Reading the certificates takes 20 ms."""
@@ -259,14 +282,6 @@ def _words_in(response: httpx2.Response, body: bytes) -> str:
     if "html" in response.headers.get("content-type", ""):
         text = re.sub(r"<(style|script)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL)
     return " ".join(text.split())[:_SHOWN_CHARACTERS]
-
-
-def _is_of_tls(error: BaseException | None) -> bool:
-    while error:
-        if isinstance(error, ssl.SSLError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
