@@ -573,6 +573,22 @@ async def test_a_server_that_is_not_there_is_told_beside_those_that_are(tmp_path
         assert "onnection refused" in error
 
 
+async def test_what_a_server_cannot_list_beside_its_tools_is_told_and_its_tools_serve(tmp_path: Path) -> None:
+    async def greet(it: Exchange) -> None:
+        it.answer({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "prompts": {}}})
+
+    broken = refusing("500 Oops", "no prompts")
+    async with (
+        http_server(initialize=greet, prompts_list=broken) as server,
+        with_http(tmp_path, server) as client,
+    ):
+        [error] = (await client.open("dev"))["_errors"]
+        assert "it did not list its prompts: it answered HTTP 500 Oops: no prompts" in error
+        assert await client.text("dev", "a", "echo", text="on") == "on"
+        assert all("mcp-session-id" not in it.headers for it in server.heard)
+    assert not server.asked("DELETE")
+
+
 # Where it may lead ---------------------------------------------------------------------------------
 
 

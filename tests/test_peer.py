@@ -10,7 +10,7 @@ import pytest
 
 from mcp_workbench import peer as peer_module
 from mcp_workbench import raw_json, wire
-from mcp_workbench.peer import Gone, Patience, Peer, TimedOut, Unreadable
+from mcp_workbench.peer import Gone, Lost, Patience, Peer, TimedOut, Unreadable
 from mcp_workbench.raw_json import Malformed, Payload
 from mcp_workbench.wire import Answer
 
@@ -895,3 +895,25 @@ async def test_finishing_waits_for_what_is_served_and_not_longer_than_it_may() -
     began = now()
     await line.peer.finish(3)
     assert now() == began
+
+
+# Requests that a transport gives up
+
+
+@on_a_clock
+async def test_a_request_that_got_lost_fails_alone_and_is_not_cancelled() -> None:
+    wire_ = Wire()
+    first, second = wire_.ask(), wire_.ask()
+    await a_few_turns()
+    one, two = (str(it["id"]).encode() for it in wire_.asked())
+    assert wire_.peer.waits(one)
+    wire_.peer.lose(one, Lost("broke off", done=True))
+    wire_.peer.lose(one, Lost("once more", done=True))
+    assert not wire_.peer.waits(one)
+    assert wire_.peer.waits(two)
+    with pytest.raises(Lost, match="broke off"):
+        await first
+    wire_.say(b'{"jsonrpc":"2.0","id":%b,"result":{}}' % one)  # late, and nobody's any more
+    wire_.say(b'{"jsonrpc":"2.0","id":%b,"result":{"x":1}}' % two)
+    assert bytes((await second).body) == b'{"x":1}'
+    assert wire_.lines == wire_.asked()

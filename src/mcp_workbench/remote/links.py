@@ -16,12 +16,16 @@ from ..large_messages import LARGE, keep_large_blocks
 from ..link import Requests
 from ..peer import Lost
 from ..raw_json import Payload
+from .event_stream import Event, EventStream, Overflow
 from .web import Body, Web, as_line
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 POSTED: Final = {"accept": f"{JSON}, {EVENTS}", "content-type": JSON}
 
+# Many small events in one chunk are taken in pieces of so many bytes.
+_PIECE: Final = 1024
+_MANY_LINES: Final = 64
 _TELL_WITHIN: Final = 30.0
 _LEAVE_WITHIN: Final = 1.0
 _LONGEST_KIND: Final = 100
@@ -48,6 +52,16 @@ class Flow:
             if not self._open.is_set():
                 await self._open.wait()
             yield chunk
+
+    async def events(self, response: httpx2.Response, stream: EventStream) -> AsyncIterator[Event | Overflow]:
+        """What a stream of events brings; where it is a flood, all else that goes on has its turns."""
+        async for chunk in self.chunks(response):
+            size = _PIECE if chunk.count(b"\n") > _MANY_LINES else len(chunk)
+            for start in range(0, len(chunk), size):
+                if start:
+                    await asyncio.sleep(0)
+                for event in stream.feed(chunk[start : start + size]):
+                    yield event
 
 
 class RemoteLink:

@@ -112,12 +112,11 @@ class StreamableLink(RemoteLink):
         answered = False
         try:
             async with asyncio.timeout(None) as limit:
-                async for chunk in self._flow.chunks(response):
-                    for event in stream.feed(chunk):
-                        if isinstance(event, Overflow):
-                            self._overflow(key)
-                            return ""
-                        self._take(event.data, is_greeting)
+                async for event in self._flow.events(response, stream):
+                    if isinstance(event, Overflow):
+                        self._overflow(key)
+                        return ""
+                    self._take(event.data, is_greeting)
                     if key and not answered and not self._requests.waits(key):
                         answered = True
                         limit.reschedule(loop.time() + _ENDS_WITHIN)

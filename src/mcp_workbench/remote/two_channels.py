@@ -47,10 +47,8 @@ class TwoChannelLink(RemoteLink):
                     raise Lost(f"{why}{_NEWER if response.status_code == 405 else ''}", done=False)
                 if media_type(response) != EVENTS:
                     raise Lost(f"has no stream of events there (HTTP {response.status_code})", done=False)
-                stream = EventStream()
-                async for chunk in self._flow.chunks(response):
-                    for event in stream.feed(chunk):
-                        self._take(event)
+                async for event in self._flow.events(response, EventStream()):
+                    self._take(event)
             self._lose("closed its stream of events")
         except Lost as lost:
             self._lose(str(lost))
