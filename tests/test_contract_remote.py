@@ -30,6 +30,13 @@ from .workbench import Client, Json, fake, serving, started, toolboxes, until
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may be behind one."""
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
 Way = Callable[[Asking], AbstractAsyncContextManager[Json]]
 
 
@@ -637,10 +644,18 @@ async def test_where_private_networks_are_not_allowed_nothing_there_is_connected
     async with http_server() as server:
         remote = entry(server, url=server.url.replace("127.0.0.1", host))
         config = toolboxes(dev={"a": remote}) | {"allowPrivateNetworks": False}
-        async with serving(config, tmp_path, env={"HTTP_PROXY": server.url}) as client:
+        async with serving(config, tmp_path, env={"HTTP_PROXY": server.url, "NO_PROXY": ""}) as client:
             why = await failure(client)
             assert '"allowPrivateNetworks": false keeps the workbench from those' in why
     assert not server.connections
+
+
+async def test_a_proxy_is_taken_from_the_environment(tmp_path: Path) -> None:
+    async with http_server() as proxy:
+        env = {"HTTP_PROXY": proxy.url.removesuffix("/mcp"), "NO_PROXY": ""}
+        async with with_http(tmp_path, proxy, env, url="http://far.invalid/mcp") as client:
+            assert await client.text("dev", "a", "echo", text="there") == "there"
+    assert {it.target for it in proxy.heard} == {"http://far.invalid/mcp"}
 
 
 @pytest.fixture(scope="module")

@@ -51,10 +51,11 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
     async def _connect(
         self, host: str, port: int, socket_options: Iterable[Any] | None
     ) -> httpcore2.AsyncNetworkStream:
-        failure: Exception = httpcore2.ConnectError("its name leads to no address")
+        failure: Exception | None = None
+        forbidden: Exception = httpcore2.ConnectError("its name leads to no address")
         for address in await _resolved(host, port):
             if why := addresses.refusal(address):
-                failure = Forbidden(
+                forbidden = Forbidden(
                     f"{host} is {why} ({address}), "
                     'and "allowPrivateNetworks": false keeps the workbench from those'
                 )
@@ -63,7 +64,7 @@ class _PublicNetwork(httpcore2.AsyncNetworkBackend):
                 return await self._network.connect_tcp(address, port, socket_options=socket_options)
             except httpcore2.ConnectError as error:
                 failure = error
-        raise failure
+        raise failure or forbidden
 
 
 async def _resolved(host: str, port: int) -> list[str]:
