@@ -434,7 +434,7 @@ async def test_a_server_that_is_new_in_the_configuration_or_under_another_name_i
 # Approving while a session runs -----------------------------------------------------------------
 
 
-async def test_what_is_approved_is_served_at_the_next_opening_of_a_session_that_runs(
+async def test_what_is_approved_is_served_by_a_session_that_runs(
     project: Project,
 ) -> None:
     everything(project).server(tools=[a_tool()])
@@ -445,7 +445,7 @@ async def test_what_is_approved_is_served_at_the_next_opening_of_a_session_that_
     async with serve(project) as client:
         assert "withheld" in await opened(client)
         project.done("approve")
-        assert "is withheld" in await client.error("dev", "a", "greet")  # until the client can know
+        assert await client.text("dev", "a", "greet", text="hi") == "hi"  # at once
         opening = await client.open("dev")
         assert [tool["name"] for tool in opening["tools"]] == ["greet", "new", "greet"]
         assert opening["server_instructions"] == {"a": "Hi"}

@@ -15,6 +15,8 @@ from tests.workbench import Client, Json, fake, serving, started, toolboxes
 THERE: Json = {"search": True}
 SEARCHING = {"search_tools", "describe_tools"}
 
+MORE = " Try other words, in English, or open a toolbox."
+
 
 def described(name: str, description: str, **properties: Any) -> Json:
     schema = {"type": "object", "properties": properties}
@@ -111,7 +113,7 @@ async def test_true_and_false_decide(tmp_path: Path) -> None:
         assert await is_not_found(client, "search_tools")
     async with serving({"toolboxes": {}, "search": True}, tmp_path) as client:
         assert {*await listed(client)} >= SEARCHING
-        assert await search(client, "anything") == "0 of 0 tools."
+        assert await search(client, "anything") == "0 of 0 tools." + MORE
 
 
 @pytest.mark.parametrize("mode", ["proxy", "dynamic"])
@@ -128,7 +130,7 @@ async def test_they_are_listed_as_harmless_with_their_prefix(mode: str, tmp_path
     assert all(tools[f"wb_{own}"]["annotations"] == {"readOnlyHint": True} for own in SEARCHING)
     assert tools["wb_search_tools"]["inputSchema"]["required"] == ["query"]
     assert "wb_use_tool" in json.dumps(tools["wb_describe_tools"])
-    assert hits["content"][0]["text"] == "0 of 0 tools (servers never started: 3)."
+    assert hits["content"][0]["text"] == "0 of 0 tools (servers never started: 3)." + MORE
     assert whole["tools"][0]["name"] == "read_file"
 
 
@@ -181,11 +183,14 @@ async def test_tools_of_all_toolboxes_are_found_with_no_process_running(tmp_path
 
 async def test_the_total_is_that_of_the_toolbox_and_what_was_never_seen_is_said(tmp_path: Path) -> None:
     async with serving(office(), tmp_path) as client:
-        assert await search(client, "file") == "0 of 0 tools (servers never started: 3)."
+        assert await search(client, "file") == "0 of 0 tools (servers never started: 3)." + MORE
         await client.open("dev")
         assert (await search(client, "file", limit=1)).startswith("1 of 2 tools (servers never started: 1). ")
         assert (await search(client, "file", toolbox="dev", limit=1)).startswith("1 of 2 tools. ")
-        assert await search(client, "mail", toolbox="office") == "0 of 0 tools (servers never started: 1)."
+        assert (
+            await search(client, "mail", toolbox="office")
+            == "0 of 0 tools (servers never started: 1)." + MORE
+        )
         await client.open("office")
         assert (await search(client, "mail", limit=1)).startswith("1 of 3 tools. ")
         await client.close("office")
@@ -228,7 +233,7 @@ async def test_a_search_without_words_finds_nothing_and_a_huge_one_is_survived(t
     remember(config)
     async with serving(config, tmp_path) as client:
         for query in ("", "  \n", "?!…", "\u0000\ud83d\ude00"):
-            assert await search(client, query) == "0 of 3 tools."
+            assert await search(client, query) == "0 of 3 tools." + MORE
         assert "read_file(" in await search(client, "read file " * 100_000)
         assert "read_file(" in await search(client, "READ-FILE", toolbox=None, limit=None)
         for many in (10**15, 10**30, 3.0):
@@ -284,7 +289,7 @@ async def test_what_a_running_server_lists_anew_is_searched_and_described(tmp_pa
 async def test_what_another_workbench_has_seen_meanwhile_is_found(tmp_path: Path) -> None:
     config = office()
     async with serving(config, tmp_path) as client:
-        assert await search(client, "mail") == "0 of 0 tools (servers never started: 3)."
+        assert await search(client, "mail") == "0 of 0 tools (servers never started: 3)." + MORE
         remember(config)
         assert (await search(client, "send mail", limit=1)).startswith("1 of 3 tools. ")
 

@@ -13,6 +13,7 @@ from mcp_workbench.metatools.forms import Calls, Fitted
 from mcp_workbench.naming import Origin
 from mcp_workbench.offers import Offer
 
+MORE = "Try other words, in English, or open a toolbox."
 CALLS = Calls("use_tool", "describe_tools")
 NOTHING = b"null"
 
@@ -188,11 +189,11 @@ def test_a_lossy_finding_leads_to_its_definition() -> None:
 
 
 def test_a_search_that_finds_nothing_is_short() -> None:
-    assert forms.search_text([], 527, 0, CALLS) == "0 of 527 tools."
+    assert forms.search_text([], 527, 0, CALLS) == "0 of 527 tools. " + MORE
 
 
 def test_a_search_says_that_there_are_servers_which_nobody_has_seen() -> None:
-    assert forms.search_text([], 527, 2, CALLS) == "0 of 527 tools (servers never started: 2)."
+    assert forms.search_text([], 527, 2, CALLS) == "0 of 527 tools (servers never started: 2). " + MORE
 
 
 # A description ------------------------------------------------------------------------------------

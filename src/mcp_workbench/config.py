@@ -126,6 +126,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     allow_private_networks: bool = True
     restart: RestartPolicy = RestartPolicy()
     toolboxes: dict[str, Toolbox] = {}
+    disabled: frozenset[Origin] = frozenset()  # servers that are configured, and left out
     warnings: tuple[Problem, ...] = ()
 
     def servers(self) -> dict[Origin, Server]:
@@ -169,6 +170,12 @@ def parse(data: bytes, warnings: Iterable[Problem] = ()) -> Config:
         allow_private_networks=file.allowPrivateNetworks,
         restart=RestartPolicy(int(file.restart.crashes), file.restart.within),
         toolboxes=toolboxes,
+        disabled=frozenset(
+            Origin(name, server)
+            for name, entry in file.toolboxes.items()
+            for server in entry.mcpServers
+            if server not in toolboxes[name].servers
+        ),
         warnings=tuple(findings.warnings),
     )
 

@@ -1,5 +1,6 @@
 """What all commands share: the configuration that they read, and how they print."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,9 @@ def open_standard_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not every encoding has every character
+            stream.reconfigure(errors="backslashreplace")
 
 
 def read(file: str | None, toolboxes: Sequence[str] = ()) -> tuple[str, Config]:

@@ -62,6 +62,7 @@ class Ready(msgspec.Struct, frozen=True):
     instructions: Payload  # JSON, as the server says it; `null` if it says nothing
     withheld: Mapping[str, str]  # why, by the names of tools that are not among its offers
     menders: dict[str, Mender]  # of arguments, by the names of tools that were called
+    approved: object  # which approvals this goes by
 
 
 class Down(msgspec.Struct, frozen=True):
@@ -148,9 +149,19 @@ class Downstream:
         server serves already: this is the way of nearly every call.
         """
         ready = self._serving()
+        if ready and self._knowledge.approvals:
+            ready = self._judged_anew(ready)
         if ready and not self._may_be_outdated(ready, tool, read_only):
             return self._call(ready, tool, arguments, meta, on_progress, read_only)
         return self._call_later(tool, arguments, meta, on_progress, read_only)
+
+    def _judged_anew(self, ready: Ready) -> Ready:
+        """By the approvals as they are now: something may have been approved meanwhile, or withdrawn."""
+        if ready.approved == self._knowledge.approved:
+            return ready
+        judged = self._ready(ready.peer, ready.hello)
+        self._become(judged)
+        return judged
 
     def _may_be_outdated(self, ready: Ready, tool: str, read_only: bool) -> bool:
         """Whether the answer about a tool could be another once the server is listed anew, as is due."""
@@ -407,8 +418,8 @@ class Downstream:
             self._become(Starting())
             self._asked_again.set()
         elif ready := self._serving():
-            if self._knowledge.approvals:  # which may be others meanwhile
-                self._become(self._ready(ready.peer, ready.hello))
+            if self._knowledge.approvals:
+                self._judged_anew(ready)
             self._retried = {kind for kind, listing in self._listings.items() if listing.failure}
             if self._retried:
                 self._changed |= self._retried
@@ -543,7 +554,8 @@ class Downstream:
         ]
         left_out = (*map(self._masked, failures), *admitted.left_out)
         offers = {**found, TOOLS: admitted.tools}
-        return Ready(peer, hello, offers, left_out, admitted.instructions, admitted.withheld, {})
+        approved = self._knowledge.approved
+        return Ready(peer, hello, offers, left_out, admitted.instructions, admitted.withheld, {}, approved)
 
     def _left_out(self, kind: Kind, listing: Listing) -> list[str]:
         # The names of tools that nobody could approve are a server's words like any others.

@@ -14,6 +14,7 @@ from .catalogue import Catalogue, Seen
 from .config import Config, Server
 from .naming import Origin
 from .offers import Offer
+from .pins.canonical import definition_hash
 from .pins.entries import catalogue_key
 from .raw_json import Payload
 
@@ -120,7 +121,8 @@ class Knowledge:
             self.approvals.first_seen(origin, self._servers[origin], self._shown(origin, tools), instructions)
         if not self._writer:
             self._writer = _Writer(self._catalogue)
-        self._writer.write(self._keys[origin], seen)
+        approved = self.admitted(origin, tools, instructions).tools.values() if self.approvals else ()
+        self._writer.write(self._keys[origin], seen, approved)
 
     def close(self, within: float = _WRITTEN_WITHIN) -> None:
         """Have what was learnt written, if that does not take long."""
@@ -164,13 +166,14 @@ class _Writer:
         from threading import Thread
 
         self._catalogue = catalogue
-        self._tasks: SimpleQueue[tuple[str, Seen] | None] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[str, Seen, Iterable[Offer]] | None] = SimpleQueue()
         # A daemon: a file that others have locked must not hold up the end.
         self._thread: Thread = Thread(target=self._work, daemon=True, name="catalogue")
         self._thread.start()
 
-    def write(self, key: str, seen: Seen) -> None:
-        self._tasks.put((key, seen))
+    def write(self, key: str, seen: Seen, approved: Iterable[Offer]) -> None:
+        """`approved` are kept, whatever else the server says of them later: to show what has changed."""
+        self._tasks.put((key, seen, approved))
 
     def finish(self, within: float) -> None:
         self._tasks.put(None)
@@ -178,5 +181,7 @@ class _Writer:
 
     def _work(self) -> None:
         while task := self._tasks.get():
-            key, seen = task
+            key, seen, approved = task
             self._catalogue.record(key, seen.tools, seen.instructions, seen.revision, seen.last_seen)
+            if texts := {definition_hash(tool.definition): tool.definition for tool in approved}:
+                self._catalogue.keep_approved(texts)

@@ -86,7 +86,7 @@ class Store:
     def keep_approved(self, texts: Mapping[str, bytes]) -> None:
         with self._db.transaction("IMMEDIATE"):
             self._db.executemany(
-                "INSERT OR REPLACE INTO approved (hash, text) VALUES (?, ?)",
+                "INSERT OR IGNORE INTO approved (hash, text) VALUES (?, ?)",
                 [(hash_, text) for hash_, text in texts.items() if len(text) <= LARGEST_EARLIER],
             )
             self._db.execute(

@@ -37,28 +37,28 @@ class Changes:
         self._current = current  # what is there now, by its hash
 
     @classmethod
-    def found(cls, asked: Namespace, *, start_changed: bool) -> Self:
-        """`start_changed`: also start servers whose entries were not approved, since whoever asks does so."""
+    def found(cls, asked: Namespace, names: Sequence[str] = ()) -> Self:
+        """What has changed of all servers, or of what is named.
+
+        A server whose entry was not approved is not started: its entry comes first, its tools another time.
+        """
         place, configuration = console.read(asked.config, asked.toolboxes)
         servers = configuration.servers()
         approvals = Approvals(console.place_of_lock(place))
         lock = approvals.lock
+        _refuse_unknown(names, {*servers, *lock.origins()})
         entries = {
             origin: entry_change(lock, origin, entry_hash(server)) for origin, server in servers.items()
         }
-        if start_changed:
-            _refuse_unknown(asked.names, {*servers, *lock.origins()})
-            started = [origin for origin in servers if is_named(origin, asked.names)]
-        else:
-            started = [origin for origin, change in entries.items() if change is None]
+        started = [origin for origin, it in entries.items() if it is None and is_named(origin, names)]
         known = Knowledge(configuration, console.catalogue(asked.catalogue))
         sights = see(place, configuration, known, started)
-        changes: list[Change] = [*gone(lock, servers)]
+        changes: list[Change] = [*gone(lock, servers.keys() | configuration.disabled)]
         reached = {sight.origin: sight for sight in sights if not sight.failure}
         for origin, change in entries.items():
             if sight := reached.get(origin):
                 changes += approvals.differing(lock, origin, servers[origin], sight.tools, sight.instructions)
-            elif change and not start_changed:
+            elif change:
                 changes.append(change)
         return cls(approvals, known, changes, sights, by_hash(configuration, reached.values()))
 

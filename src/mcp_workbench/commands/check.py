@@ -42,7 +42,7 @@ def _unapproved(place: str, configuration: Config) -> Iterator[Problem]:
         if change := entry_change(lock, origin, entry_hash(server)):
             hint = "run mcp-workbench diff, then mcp-workbench approve"
             yield Problem(server_place(*origin), f"is not approved: {change.kind.value}", hint)
-    for change in gone(lock, servers):
+    for change in gone(lock, servers.keys() | configuration.disabled):
         told = f"approves {change.name}, which is not configured"
         yield Problem(lock_file, told, "run mcp-workbench approve")
 

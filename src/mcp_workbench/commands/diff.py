@@ -8,7 +8,7 @@ from .findings import findings
 
 
 def run(asked: Namespace) -> int:
-    found = Changes.found(asked, start_changed=False)
+    found = Changes.found(asked)
     if found.changes:
         console.say(found.told(found.changes))
     for sight in found.unreachable:

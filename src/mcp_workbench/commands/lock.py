@@ -22,7 +22,11 @@ def run(asked: Namespace) -> int:
     failed = {sight.origin for sight in sights if sight.failure}
     kept = Lock(
         {
-            toolbox: {name: pins for name, pins in those.items() if (toolbox, name) in failed}
+            toolbox: {
+                name: pins
+                for name, pins in those.items()
+                if (toolbox, name) in failed | configuration.disabled
+            }
             for toolbox, those in before.toolboxes.items()
         }
     )

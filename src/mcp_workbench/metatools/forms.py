@@ -110,7 +110,7 @@ def search_text(hits: Sequence[Hit], total: int, unseen: int, calls: Calls) -> s
     """
     known = f"{len(hits)} of {total} tools" + (f" (servers never started: {unseen})" if unseen else "")
     if not hits:
-        return f"{known}."
+        return f"{known}. Try other words, in English, or open a toolbox."
     lines, lossy, toolbox = list[str](), len(hits) > MOST_SIGNED, None
     for origin, signed, named in _grouped(hits):
         if origin.toolbox != toolbox:

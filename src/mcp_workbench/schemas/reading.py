@@ -24,7 +24,16 @@ UNION_KEYS: Final = ("anyOf", "oneOf")
 # Limits of lengths are not among them: hardly a call fails for these.
 _UNTOLD: Final = frozenset(
     (
-        *("pattern", "if", "not", "contains", "patternProperties", "propertyNames", "dependencies"),
+        *(
+            "multipleOf",
+            "pattern",
+            "if",
+            "not",
+            "contains",
+            "patternProperties",
+            "propertyNames",
+            "dependencies",
+        ),
         *("dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"),
         *UNION_KEYS,
     )

@@ -291,8 +291,13 @@ def _number_or_word(value: Any) -> str:
 def _range(schema: Schema) -> str:
     """The limits of a number, where they are not what anybody expects."""
     low, high = schema.get("minimum"), schema.get("maximum")
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     upper = _number_or_word(high) if is_number(high) and high < _LARGEST_SAFE else ""
     lower = _number_or_word(low) if is_number(low) and low > -_LARGEST_SAFE else ""
+    if is_number(above) or is_number(below):
+        lower = f">{_number_or_word(above)}" if is_number(above) else lower
+        upper = f"<{_number_or_word(below)}" if is_number(below) else upper
+        return f"({lower}..{upper})"
     return f"({lower}..{upper})" if upper or lower not in ("", "0", "1", "0.0", "1.0") else ""
 
 

@@ -1,5 +1,6 @@
 """The table of words that comes with the package. Reads a file; nothing else here does."""
 
+import os
 from typing import Final
 
 from .spaces import Embedder
@@ -17,6 +18,9 @@ def shipped_table() -> Table:
 
 def installed_embedder() -> Embedder | None:
     """The embedder of the extra `[semantic]`, where that is installed. Takes up to a second."""
+    # Before numpy is loaded: for texts as short as these, its threads cost more than they bring.
+    for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(threads, "1")
     try:
         from .semantic import MiniLM
     except ImportError:
