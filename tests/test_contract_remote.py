@@ -551,24 +551,41 @@ async def test_a_broken_answer_fails_its_call_alone(fault: Any, told: str, tmp_p
     assert len(server.asked("tools/call")) == 2
 
 
-@pytest.mark.parametrize("body", ["no json", '{"jsonrpc": "2.0", "id": 1', "[]"])
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_garbage_instead_of_an_answer_fails_its_call_alone(
-    body: str, streamed: bool, tmp_path: Path
-) -> None:
+async def test_garbage_instead_of_an_answer_fails_its_call_alone(streamed: bool, tmp_path: Path) -> None:
+    bodies = ["no json", '{"jsonrpc": "2.0", "id": 1', "[]", ""]
+
     async def say(it: Exchange) -> None:
         if streamed:
             it.stream()
             it.raw(b"nonsense\nid\n: \nevent: message\n")
-            it.event(body)
+            it.event(bodies.pop())
             it.close()
         else:
-            it.status("200 OK", body, "Content-Type: application/json")
+            it.status("200 OK", bodies.pop(), "Content-Type: application/json")
 
-    async with http_server(tools_call=first(say)) as server, with_http(tmp_path, server) as client:
-        assert "may have been carried out" in await client.error("dev", "a", "echo")
+    garbage = [say] * len(bodies)
+    async with http_server(tools_call=first(*garbage)) as server, with_http(tmp_path, server) as client:
+        for _ in garbage:
+            assert "may have been carried out" in await client.error("dev", "a", "echo")
         assert await client.text("dev", "a", "echo", text="next") == "next"
     assert len(server.asked("initialize")) == 1
+
+
+async def test_a_server_that_does_not_let_go_is_left_all_the_same(tmp_path: Path) -> None:
+    async def stall(it: Exchange) -> None:
+        await it.until_closed()
+
+    async def never_ends(it: Exchange) -> None:
+        it.stream()
+        await it.until_closed()
+
+    async with http_server(GET=never_ends, DELETE=stall) as server, with_http(tmp_path, server) as client:
+        await client.open("dev")
+        await server.hears("GET")
+        async with asyncio.timeout(5):
+            assert await client.end() == 0
+    assert server.asked("DELETE")
 
 
 async def test_a_server_that_is_not_there_is_told_beside_those_that_are(tmp_path: Path) -> None:
@@ -714,16 +731,12 @@ def streaming(endpoint: str, after: Callable[[Exchange], None] = lambda it: None
     return stream
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["http://localhost:1/post", "//example.com/post", "https://127.0.0.1/post"]
-)
-async def test_messages_go_only_to_the_origin_that_was_configured(endpoint: str, tmp_path: Path) -> None:
-    async with (
-        http_server(GET=streaming(endpoint)) as server,
-        with_http(tmp_path, server, type="sse") as client,
-    ):
-        assert "leads to another origin" in await failure(client)
-    assert [it.asks for it in server.heard] == ["GET"]
+async def test_messages_go_only_to_the_origin_that_was_configured(tmp_path: Path) -> None:
+    async with http_server() as server, with_http(tmp_path, server, type="sse") as client:
+        for endpoint in ("http://localhost:1/post", "//example.com/post", "https://127.0.0.1/post"):
+            server.on["GET"] = streaming(endpoint)
+            assert "leads to another origin" in await failure(client)
+    assert {it.asks for it in server.heard} == {"GET"}
 
 
 async def test_a_server_whose_stream_ends_is_gone_and_started_again(tmp_path: Path) -> None:

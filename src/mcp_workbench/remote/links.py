@@ -205,7 +205,7 @@ class RemoteLink:
         """Wait no longer for a request. Of one that cannot have come to the server, it is not told."""
         task, asked = self._asking.get(key, (None, None))
         if asked is None or asked.begun:
-            self._notify(_CANCELLED, body)
+            self._begin(self._sending(self._tell(body)), body)
         if task:
             task.cancel()
 

@@ -137,7 +137,7 @@ class StreamableLink(RemoteLink):
         failed = barren = 0
         while self._requests.waits(key):
             seen = stream.last_id
-            if seen is None or failed > _RETRIES:
+            if not seen or failed > _RETRIES:
                 raise Lost(broken, done=True)
             await asyncio.sleep(max(_delay(stream), _BETWEEN_BARREN * 2 ** min(barren, 6)))
             stream.begin_anew()
