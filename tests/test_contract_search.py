@@ -228,11 +228,24 @@ async def test_what_is_wrong_with_a_search_is_said(tmp_path: Path) -> None:
             assert (await refused(client, "search_tools", arguments)).startswith(told)
 
 
+async def test_an_empty_query_lists_a_toolbox_with_no_process_running(tmp_path: Path) -> None:
+    config = office()
+    remember(config)
+    async with serving(config, tmp_path) as client:
+        told = await search(client, "", toolbox="dev")
+        assert told.startswith("2 of 2 tools. ")
+        assert "read_file(" in told
+        assert "mergeBranch(" in told
+        assert "send_mail" not in told
+        assert (await search(client, " \n")).startswith("3 of 3 tools. ")
+        assert (await search(client, "", limit=1)).startswith("1 of 3 tools. ")
+
+
 async def test_a_search_without_words_finds_nothing_and_a_huge_one_is_survived(tmp_path: Path) -> None:
     config = office()
     remember(config)
     async with serving(config, tmp_path) as client:
-        for query in ("", "  \n", "?!…", "\u0000\ud83d\ude00"):
+        for query in ("?!…", "\u0000\ud83d\ude00"):
             assert await search(client, query) == "0 of 3 tools." + MORE
         assert "read_file(" in await search(client, "read file " * 100_000)
         assert "read_file(" in await search(client, "READ-FILE", toolbox=None, limit=None)

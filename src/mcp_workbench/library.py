@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from .config import Config
@@ -126,7 +127,19 @@ class Library:
             if self._indexed.get(origin) != tools:
                 self._indexed[origin] = tools
                 index.put(origin, tools.values(), self._config.toolboxes[origin.toolbox].description or "")
-        return index.search(query, limit, toolbox)
+        return index.search(query, limit, toolbox) if query.strip() else self._all(limit, toolbox)
+
+    def _all(self, limit: int, toolbox: str | None) -> "list[Hit]":
+        """The tools of a toolbox, or of all, as the configuration has them: for who asks for nothing else."""
+        from .search.index import Hit
+
+        listed = (
+            Hit(origin, tool, 0.0)
+            for origin in self._config.servers()
+            if toolbox in (None, origin.toolbox)
+            for tool in self._indexed.get(origin, {}).values()
+        )
+        return [*islice(listed, limit)]
 
     def _begun(self) -> "Index":
         from .search.index import Index

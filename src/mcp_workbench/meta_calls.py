@@ -151,7 +151,8 @@ class MetaCalls:
 
     async def _search(self, arguments: Payload, meta: Meta) -> Answer:
         asked = read_search(arguments)
-        limit = int(min(asked.limit or forms.MOST_FOUND, forms.MOST_ASKED_FOR))
+        usual = forms.MOST_FOUND if asked.query.strip() else forms.MOST_ASKED_FOR
+        limit = int(min(asked.limit or usual, forms.MOST_ASKED_FOR))
         hits, total, unseen = await self._library.found(asked.query, limit, asked.toolbox)
         found = [(hit.origin, hit.tool) for hit in hits]
         for origin in {origin for origin, _ in found}:
