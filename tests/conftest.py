@@ -2,12 +2,19 @@
 
 import itertools
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 _NUMBERS = itertools.count()
+
+# The same examples in every run, so that none fails for a change that it has nothing to do with.
+# HYPOTHESIS_PROFILE=default looks for new ones.
+settings.register_profile("suite", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 @pytest.fixture(autouse=True)
