@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 _NUMBERS = itertools.count()
 
 # The same examples in every run, so that none fails for a change that it has nothing to do with.
-# HYPOTHESIS_PROFILE=default looks for new ones.
-settings.register_profile("suite", derandomize=True)
+# HYPOTHESIS_PROFILE=default looks for new ones. How long one takes says something about the machine alone.
+settings.register_profile(
+    "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
