@@ -236,6 +236,8 @@ async def test_what_a_server_offers_is_there_while_its_toolbox_is_open(mode: str
 async def test_a_call_that_opens_a_toolbox_offers_its_prompts_and_resources_too(tmp_path: Path) -> None:
     async with serving(toolboxes(box={"it": IT}), tmp_path) as client:
         assert "hello" in await client.text("box", "it", "echo", message="hello")
+        told = {(await client.notification())["method"] for _ in range(2)}
+        assert told == {CHANGED["prompts"], CHANGED["resources"]}
         assert len((await asked(client, "prompts/list"))["prompts"]) == 4
         assert len((await asked(client, "resources/templates/list"))["resourceTemplates"]) == 2
         assert (await asked(client, "resources/read", uri=TEXT + "1"))["contents"]
