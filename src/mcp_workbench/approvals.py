@@ -6,7 +6,7 @@ The file is read anew when it has changed. It is written by `approve`, and at th
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -83,6 +83,11 @@ class Approvals:
             (left_out,) if left_out else (),
             {it.tool: refused_text(it) for it in found.changes if it.tool and it.withholds},
         )
+
+    def pinned(self, origin: Origin) -> Collection[str]:
+        """The hashes of its tools that were approved."""
+        pins = self.lock.pins(origin)
+        return {*pins.tools.values()} if pins else ()
 
     def first_seen(
         self, origin: Origin, server: Server, tools: Mapping[str, Offer], instructions: Payload

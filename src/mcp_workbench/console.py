@@ -4,7 +4,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from . import chains, config
 from .catalogue import Catalogue, default_place
@@ -13,6 +13,9 @@ from .errors import ConfigError, Problem
 from .knowledge import Knowledge
 from .pins import FILE_NAME
 from .pins.canonical import definition_hash
+
+if TYPE_CHECKING:
+    from .approvals import Approvals
 
 # os.path instead of pathlib, here and wherever a session comes by: pathlib is half a megabyte.
 
@@ -82,17 +85,22 @@ def place_of_lock(place: str) -> str:
     return os.path.join(os.path.dirname(place), FILE_NAME)
 
 
+def approvals(configuration: Config, place: str) -> "Approvals | None":
+    """What is approved of the servers of the configuration at `place`; None where nothing is pinned."""
+    lock = place_of_lock(place)
+    if not configuration.pin and not os.path.lexists(lock):
+        return None
+    from .approvals import Approvals  # a session without a lock needs none of it
+
+    return Approvals(lock, begins=configuration.pin)
+
+
 def knowledge(configuration: Config, place: str, file: str | None) -> Knowledge:
     """What is known, and may be used, of the servers of the configuration at `place`.
 
     `file` is the catalogue.
     """
-    lock = place_of_lock(place)
-    if not configuration.pin and not os.path.lexists(lock):
-        return Knowledge(configuration, catalogue(file))
-    from .approvals import Approvals
-
-    return Knowledge(configuration, catalogue(file), Approvals(lock, begins=configuration.pin))
+    return Knowledge(configuration, catalogue(file), approvals(configuration, place))
 
 
 def say(text: str) -> int:

@@ -6,7 +6,7 @@ transport.
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -73,6 +73,11 @@ class Down(msgspec.Struct, frozen=True):
 
 
 State = Starting | Ready | Down
+
+
+def tool_not_found(name: str, origin: Origin, tools: Collection[str]) -> NotFound:
+    what = f"Tool '{name}' not found in server '{origin.server}' (toolbox '{origin.toolbox}')"
+    return NotFound(what, nearest(name, tools))
 
 
 class Downstream:
@@ -205,10 +210,7 @@ class Downstream:
         if not offer:
             if why := ready.withheld.get(tool):
                 raise CallError(why)
-            raise NotFound(
-                f"Tool '{tool}' not found in server '{self.name}' (toolbox '{self.toolbox}')",
-                nearest(tool, ready.offers[TOOLS]),
-            )
+            raise tool_not_found(tool, self.origin, ready.offers[TOOLS])
         if read_only:
             says_so = offers.says_read_only(offer) and TOOLS not in self._stale
             if not (says_so and self._server.trust_annotations):

@@ -4,7 +4,7 @@ The catalogue remembers what they offered, in this run and earlier ones. What of
 configuration decide, and approvals where there is a `workbench.lock`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -44,6 +44,9 @@ class Approving(Protocol):
     def admitted(
         self, origin: Origin, server: Server, tools: Mapping[str, Offer], instructions: Payload
     ) -> Admitted: ...
+
+    def pinned(self, origin: Origin) -> Collection[str]:
+        """The hashes of its tools that were approved."""
 
     def first_seen(
         self, origin: Origin, server: Server, tools: Mapping[str, Offer], instructions: Payload
@@ -121,8 +124,8 @@ class Knowledge:
             self.approvals.first_seen(origin, self._servers[origin], self._shown(origin, tools), instructions)
         if not self._writer:
             self._writer = _Writer(self._catalogue)
-        approved = self.admitted(origin, tools, instructions).tools.values() if self.approvals else ()
-        self._writer.write(self._keys[origin], seen, approved)
+        pinned = self.approvals.pinned(origin) if self.approvals else ()
+        self._writer.write(self._keys[origin], seen, pinned)
 
     def close(self, within: float = _WRITTEN_WITHIN) -> None:
         """Have what was learnt written, if that does not take long."""
@@ -166,14 +169,14 @@ class _Writer:
         from threading import Thread
 
         self._catalogue = catalogue
-        self._tasks: SimpleQueue[tuple[str, Seen, Iterable[Offer]] | None] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[str, Seen, Collection[str]] | None] = SimpleQueue()
         # A daemon: a file that others have locked must not hold up the end.
         self._thread: Thread = Thread(target=self._work, daemon=True, name="catalogue")
         self._thread.start()
 
-    def write(self, key: str, seen: Seen, approved: Iterable[Offer]) -> None:
-        """`approved` are kept, whatever else the server says of them later: to show what has changed."""
-        self._tasks.put((key, seen, approved))
+    def write(self, key: str, seen: Seen, pinned: Collection[str]) -> None:
+        """Tools of these hashes are kept, whatever else is said of them later: to show what has changed."""
+        self._tasks.put((key, seen, pinned))
 
     def finish(self, within: float) -> None:
         self._tasks.put(None)
@@ -181,7 +184,8 @@ class _Writer:
 
     def _work(self) -> None:
         while task := self._tasks.get():
-            key, seen, approved = task
+            key, seen, pinned = task
             self._catalogue.record(key, seen.tools, seen.instructions, seen.revision, seen.last_seen)
-            if texts := {definition_hash(tool.definition): tool.definition for tool in approved}:
-                self._catalogue.keep_approved(texts)
+            if pinned:
+                texts = {definition_hash(tool.definition): tool.definition for tool in seen.tools}
+                self._catalogue.keep_approved({hash_: texts[hash_] for hash_ in texts if hash_ in pinned})

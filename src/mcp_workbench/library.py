@@ -6,12 +6,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from .config import Config
-from .downstream import Downstream
+from .downstream import Downstream, tool_not_found
 from .errors import CallError, NotFound
 from .events import log
 from .knowledge import Admitted, Knowledge
 from .metatools.requests import Address
-from .naming import Origin, nearest
+from .naming import Origin
 from .offers import TOOLS, Offer
 from .workbench import Workbench
 
@@ -79,10 +79,7 @@ class Library:
         if why := known.withheld.get(address.tool):
             raise CallError(why)
         if address.tool not in known.tools:
-            raise NotFound(
-                f"Tool '{address.tool}' not found in server '{address.server}' (toolbox '{address.toolbox}')",
-                nearest(address.tool, known.tools),
-            )
+            raise tool_not_found(address.tool, Origin(address.toolbox, address.server), known.tools)
         return known.tools[address.tool]
 
     # Searching ------------------------------------------------------------------------------------

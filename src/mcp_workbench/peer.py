@@ -129,12 +129,13 @@ class _Waiting(Outcome[Answer]):
         if not self.settled:
             self.peer.forget(self)
             try:
-                if self.finish:
-                    super().settle(self.finish(self.method, error))
-                    return
+                answer = self.finish(self.method, error) if self.finish else None
             except (Exception, asyncio.CancelledError) as finished:
-                error = finished
-            super().fail(error)
+                error, answer = finished, None
+            if answer:
+                super().settle(answer)
+            else:
+                super().fail(error)
 
 
 class Peer:

@@ -12,7 +12,6 @@ from .config import Config
 from .config_file import WITH_SCHEMAS
 from .downstream import Downstream
 from .eras import LATEST
-from .errors import NotFound
 from .events import log
 from .metatools.definitions import READ
 from .metatools.refusals import with_schema
@@ -93,9 +92,9 @@ class Results:
         """The part of a kept result that is asked for. Raises `CallError`."""
         from .kept_results import read_part
 
-        if asked.handle not in self._limits:
-            raise NotFound(f"Result '{asked.handle[:80]}' not found: it is not kept any more, or never was")
-        return await read_part(self._store(), asked, self._limits[asked.handle])
+        store = self._store()
+        store.path(asked.handle)  # before all else that could be wrong
+        return await read_part(store, asked, self._limits[asked.handle])
 
     def resource(self, uri: str) -> Answer | None:
         """The whole of a kept result, for who reads its link; None if this is no such link.

@@ -22,7 +22,7 @@ from .seeing import Sight, counted, see, wanted
 def run(asked: Namespace) -> int:
     place, configuration = console.read(asked.config, asked.toolboxes)
     console.report((), configuration.warnings)
-    approvals = _approvals(place, configuration)
+    approvals = console.approvals(configuration, place)
     console.say(f"configuration: {place}")
     console.say(f"catalogue: {console.place_of_catalogue(asked.catalogue)}")
     console.say(f"lock: {_about_lock(console.place_of_lock(place), configuration)}")
@@ -45,13 +45,6 @@ def run(asked: Namespace) -> int:
         console.say("Read mcp-workbench diff, then run mcp-workbench approve.")
     _say_what_looks_wrong(sights)
     return console.FAILED if withheld or any(sight.failure for sight in sights) else console.DONE
-
-
-def _approvals(place: str, configuration: Config) -> Approvals | None:
-    lock = console.place_of_lock(place)
-    if configuration.pin or os.path.lexists(lock):
-        return Approvals(lock, begins=configuration.pin)
-    return None
 
 
 def _about_lock(lock: str, configuration: Config) -> str:
